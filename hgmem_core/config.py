@@ -1,0 +1,231 @@
+"""The configuration: one frozen tree, read once from one TOML text, passed down in slices.
+
+An unknown key, a wrong type or a value out of range is refused with its dotted path.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from hgmem_core.ids import digest_of_parts
+
+Format = Literal["parquet", "jsonl", "csv", "openai", "locomo"]
+TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
+EncoderName = Literal["minilm", "static"]
+Language = Literal[
+    "arabic", "danish", "dutch", "english", "finnish", "french", "german", "greek", "hindi", "hungarian", "italian",
+    "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "turkish",
+]  # fmt: skip
+
+
+class ConfigError(ValueError):
+    """The configuration is not usable; each line of the message starts with a dotted path."""
+
+
+class Section(BaseModel):
+    """A frozen part of the configuration that refuses unknown keys and does not convert types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ColumnsConfig(Section):
+    """Which column of a tabular log holds what; an empty name means that the log does not have it."""
+
+    text: str = "text"
+    session: str = ""
+    id: str = ""
+    sequence: str = ""
+    time: str = ""
+    speaker: str = ""
+    role: str = ""
+    attachments: str = ""
+    call_id: str = ""
+
+
+class InputConfig(Section):
+    """One log: its format, its files, whose memory it is, and how to read its columns and times."""
+
+    format: Format
+    paths: Annotated[list[str], Field(min_length=1)]
+    namespace: str = ""
+    """Template over the row's columns, such as `acme/{user}`; LoCoMo names its own namespaces."""
+    time_zone: str = "UTC"
+    """The IANA zone in which times without one are meant."""
+    time_unit: TimeUnit = "auto"
+    """The unit of numeric times since 1970; `auto` goes by their size."""
+    columns: ColumnsConfig = ColumnsConfig()
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        if value not in available_timezones():
+            raise ValueError(f"{value!r} is not an IANA time zone, such as 'Europe/Paris' or 'UTC'")
+        return value
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone of times that name none."""
+        return ZoneInfo(self.time_zone)
+
+
+class StoreConfig(Section):
+    """Where the store lives and how it is cut."""
+
+    root: str = "store"
+    buckets: Annotated[int, Field(ge=1, le=65_536)] = 8
+    """Fixed when the store is made."""
+
+
+class ImportConfig(Section):
+    """Limits of the import stage."""
+
+    max_turn_chars: Annotated[int, Field(ge=256, le=10_000_000)] = 32_768
+    """A longer text becomes several turns, cut between paragraphs, sentences or words."""
+    max_reject_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.02
+    """An import in which a larger share of the rows is rejected fails and keeps nothing."""
+
+
+class EncoderConfig(Section):
+    """Which packaged encoder makes the vectors."""
+
+    name: EncoderName = "minilm"
+    cache_dir: str = ""
+    """Where the exported model is kept; empty means the user's cache folder."""
+    batch_size: Annotated[int, Field(ge=1, le=1_024)] = 32
+
+
+class IndexConfig(Section):
+    """How texts become postings and windows."""
+
+    language: Language = "english"
+    """Stems and stop words of text in Latin script; other scripts bring their own."""
+    k1: Annotated[float, Field(gt=0.0, le=10.0)] = 1.5
+    b: Annotated[float, Field(ge=0.0, le=1.0)] = 0.75
+
+
+class RetrieveConfig(Section):
+    """Defaults of a query."""
+
+    recipe: str = "default"
+    k: Annotated[int, Field(ge=1, le=1_000)] = 10
+
+
+class RunConfig(Section):
+    """How the stages are run."""
+
+    workers: Annotated[int, Field(ge=1, le=1_024)] = 2
+    """Threads that work on buckets; results do not depend on their number."""
+
+
+class Config(Section):
+    """The whole tree."""
+
+    store: StoreConfig = StoreConfig()
+    inputs: list[InputConfig] = []
+    imports: ImportConfig = ImportConfig()
+    encoder: EncoderConfig = EncoderConfig()
+    index: IndexConfig = IndexConfig()
+    retrieve: RetrieveConfig = RetrieveConfig()
+    run: RunConfig = RunConfig()
+
+
+def parse_config(text: str, overrides: Iterable[str] = ()) -> Config:
+    r"""Read a configuration from TOML `text` and `a.b=value` overrides, the last one winning.
+
+    A value is read as TOML; what is not TOML is a string, so `store.root=/data/x` needs no quotes.
+
+    Raises:
+        ConfigError: One line for each fault, starting with its dotted path.
+
+    >>> parse_config("[store]\nbuckets = 4", ["retrieve.k=5"]).store.buckets
+    4
+    """
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the configuration is not TOML: {error}") from error
+    for override in overrides:
+        _override(tree, override)
+    return config_from(tree)
+
+
+def config_from(tree: Mapping[str, Any]) -> Config:
+    """Check a parsed tree; see `parse_config`."""
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_fault(item) for item in error.errors())) from error
+
+
+def _fault(item: Mapping[str, Any]) -> str:
+    path = ".".join(str(step) for step in item["loc"])
+    if item["type"] == "extra_forbidden":
+        return f"{path}: unknown key"
+    return f"{path}: {item['msg'].removeprefix('Value error, ')} (got {item['input']!r})"
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    path, equals, text = override.partition("=")
+    if not equals or not path.strip():
+        raise ConfigError(f"{override}: an override is written a.b=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *parents, leaf = path.strip().split(".")
+    branch: Any = tree
+    for step in parents:
+        branch = branch[_index(branch, step, path)] if isinstance(branch, list) else branch.setdefault(step, {})
+        if not isinstance(branch, dict | list):
+            raise ConfigError(f"{path}: {step} is a value, not a section")
+    if isinstance(branch, list):
+        branch[_index(branch, leaf, path)] = value
+    else:
+        branch[leaf] = value
+
+
+def _index(branch: list[Any], step: str, path: str) -> int:
+    if not step.isdigit() or int(step) >= len(branch):
+        raise ConfigError(f"{path}: {step} is not one of the {len(branch)} elements")
+    return int(step)
+
+
+def config_digest(section: Section) -> str:
+    """Return 32 hex digits for what a section says, defaults included."""
+    return digest_of_parts([section.model_dump_json()])
+
+
+def to_toml(config: Config) -> str:
+    """Write the whole tree, defaults included, as TOML that `parse_config` reads back to the same tree."""
+    lines: list[str] = []
+    for name, value in config.model_dump().items():
+        if isinstance(value, list):
+            for item in value:
+                lines += [f"[[{name}]]", *_toml_body(name, item), ""]
+        else:
+            lines += [f"[{name}]", *_toml_body(name, value), ""]
+    return "\n".join(lines)
+
+
+def _toml_body(path: str, section: Mapping[str, Any]) -> list[str]:
+    values = [f"{key} = {_toml_value(value)}" for key, value in section.items() if not isinstance(value, dict)]
+    tables = [(key, value) for key, value in section.items() if isinstance(value, dict)]
+    for key, value in tables:
+        values += [f"[{path}.{key}]", *_toml_body(f"{path}.{key}", value)]
+    return values
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = "".join(
+            f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else "\\" + c if c in '"\\' else c for c in value
+        )
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    return repr(value)

@@ -1,0 +1,115 @@
+"""Names that do not move: namespaces, buckets, content-derived ids and digests of tables."""
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hgmem_core.schemas import TableSchema
+
+ID_BYTES = 12
+"""Ids are 96-bit hashes written as 24 hex digits: a collision among 10^9 rows has a chance below 10^-11."""
+
+MAX_NAMESPACE_CHARS = 512
+
+
+def content_id(*parts: str | int | None) -> str:
+    """Return the id of what `parts` say: 24 hex digits, the same on every machine.
+
+    Each part is written with its type and length, so `("ab", "c")`, `("a", "bc")` and `("ab", None, "c")` differ.
+
+    >>> content_id("acme/alice", "s1", "m1") == content_id("acme/alice", "s1", "m1")
+    True
+    >>> content_id("1") == content_id(1)
+    False
+    """
+    digest = hashlib.blake2b(digest_size=ID_BYTES)
+    for part in parts:
+        body = b"" if part is None else str(part).encode()
+        kind = "n" if part is None else "i" if isinstance(part, int) else "s"
+        digest.update(f"{kind}{len(body)}:".encode())
+        digest.update(body)
+    return digest.hexdigest()
+
+
+def turn_id(namespace: str, session_id: str, source_id: str, part: int = 0) -> str:
+    """Return the id of a message that carries its log's own id; `part` counts the pieces of a long text."""
+    return content_id("turn", namespace, session_id, source_id, part)
+
+
+def anonymous_turn_id(
+    namespace: str, session_id: str, said_at_us: int | None, speaker: str | None, text: str, ordinal: int
+) -> str:
+    """Return the id of a message without an id: by time (microseconds), speaker, text, and place among equals."""
+    return content_id("turn", namespace, session_id, said_at_us, speaker, text, ordinal)
+
+
+def bucket_of(namespace: str, buckets: int) -> int:
+    """Return the bucket, 0 to `buckets` - 1, that holds everything of `namespace`."""
+    digest = hashlib.blake2b(namespace.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % buckets
+
+
+def check_namespace(namespace: object) -> str:
+    """Return `namespace` if it is one: `/`-separated segments of printable text, the first one the tenant.
+
+    Raises:
+        ValueError: Says what is wrong. A row without a namespace is refused: nobody could be let near it.
+    """
+    if not isinstance(namespace, str) or not namespace.strip():
+        raise ValueError("the namespace is empty: every row must say whose memory it is")
+    if len(namespace) > MAX_NAMESPACE_CHARS:
+        raise ValueError(f"the namespace has {len(namespace)} characters; at most {MAX_NAMESPACE_CHARS}")
+    for segment in namespace.split("/"):
+        if not segment or segment != segment.strip():
+            raise ValueError(f"namespace {namespace!r}: a segment is empty or padded with blanks")
+        if segment in {".", ".."}:
+            raise ValueError(f"namespace {namespace!r}: the segment {segment!r} is not allowed")
+        if not segment.isprintable() or "\\" in segment:
+            raise ValueError(f"namespace {namespace!r}: a segment holds a backslash or an unprintable character")
+    return namespace
+
+
+def digest_of_parts(parts: Iterable[bytes | str]) -> str:
+    """Return 32 hex digits for a sequence of byte strings or texts, each written with its length."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        body = part.encode() if isinstance(part, str) else part
+        digest.update(f"{len(body)}:".encode())
+        digest.update(body)
+    return digest.hexdigest()
+
+
+def table_digest(table: pa.Table, schema: TableSchema) -> str:
+    """Return 32 hex digits for the rows of `table`, whatever its chunks and offsets; clock columns do not count."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{schema.name}:{table.num_rows}".encode())
+    for field in schema.arrow:
+        if field.name in schema.clock:
+            continue
+        digest.update(f"{field.name}:{field.type}".encode())
+        for part in _column_bytes(table.column(field.name).combine_chunks()):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _column_bytes(column: pa.Array) -> Iterable[bytes | memoryview]:
+    """Yield what a column says as bytes: its nulls, then its values, free of buffer offsets and padding."""
+    if isinstance(column, pa.ChunkedArray):  # combine_chunks keeps an empty column chunked
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if pa.types.is_fixed_size_list(column.type):
+        column = column.flatten()
+    yield np.packbits(pc.is_null(column).to_numpy(zero_copy_only=False)).tobytes()
+    if pa.types.is_large_string(column.type):
+        column = pc.fill_null(column, "")
+        yield pc.binary_length(column).to_numpy(zero_copy_only=False).tobytes()
+        offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
+        if len(column) and offsets[-1] > offsets[0]:
+            yield memoryview(column.buffers()[2])[offsets[0] : offsets[-1]]
+    else:
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        zero = pa.scalar(False if pa.types.is_boolean(column.type) else 0, column.type)
+        yield pc.fill_null(column, zero).to_numpy(zero_copy_only=False).tobytes()

@@ -1,0 +1,158 @@
+"""The tables that travel between stages: one Arrow schema each, and `conform`, the one way out of a producer.
+
+Strings are `large_string`, so that a block of text may exceed 2 GiB; times are `timestamp[us, UTC]`; free
+metadata is a JSON string. Every table starts with `namespace` and is sorted by its key.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SCHEMA_VERSION = 1
+"""Raised when a table changes its columns or their meaning; stores of another version must be rebuilt."""
+
+STRING = pa.large_string()
+TIME = pa.timestamp("us", tz="UTC")
+
+
+class SchemaError(ValueError):
+    """A table does not fit its schema: the message names the table, the column and what was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A named table: its columns, its key, and the columns that may be null.
+
+    Attributes:
+        name: The table's name in upper case, as in the documentation.
+        key: The columns that identify a row, in sort order.
+        arrow: The Arrow schema with the table's name and version in its metadata.
+        clock: Columns that hold when hgmem saw a row. They are outside ids, digests and equality.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    arrow: pa.Schema
+    clock: frozenset[str] = frozenset()
+
+    def empty(self) -> pa.Table:
+        """Return a table of this schema without rows."""
+        return self.arrow.empty_table()
+
+
+def _table(
+    name: str, key: str, required: dict[str, pa.DataType], optional: dict[str, pa.DataType], order: str = ""
+) -> TableSchema:
+    types = {"namespace": STRING, **required, **optional}
+    names = order.split() if order else list(types)
+    fields = [pa.field(column, types[column], nullable=column in optional) for column in names]
+    metadata = {"hgmem.table": name, "hgmem.schema_version": str(SCHEMA_VERSION)}
+    clock = frozenset({"ingested_at"} & set(types))
+    return TableSchema(name, ("namespace", *key.split()), pa.schema(fields, metadata=metadata), clock)
+
+
+MESSAGE = _table(
+    "MESSAGE",
+    "turn_id",
+    {"session_id": STRING, "turn_id": STRING, "row": pa.int64(), "text": STRING, "attachments": STRING}
+    | {"ingested_at": TIME},
+    {"source_id": STRING, "sequence": pa.int64(), "role": STRING, "speaker": STRING, "said_at": TIME}
+    | {"time_zone": STRING, "call_id": STRING},
+    "namespace session_id turn_id source_id sequence row role speaker text said_at time_zone attachments call_id"
+    " ingested_at",
+)
+"""What one import writes into a bucket. `row` is the message's place in that import, `sequence` the log's own
+order number. TURN is the union of all imports; only there are `position` and `revision` known."""
+
+TURN = _table(
+    "TURN",
+    "session_id position turn_id",
+    {"session_id": STRING, "position": pa.int64(), "turn_id": STRING, "text": STRING, "attachments": STRING}
+    | {"ingested_at": TIME, "revision": pa.int32()},
+    {"source_id": STRING, "role": STRING, "speaker": STRING, "said_at": TIME, "time_zone": STRING}
+    | {"call_id": STRING},
+    "namespace session_id position turn_id source_id role speaker text said_at time_zone attachments call_id"
+    " ingested_at revision",
+)
+
+OUTCOME = _table(
+    "OUTCOME",
+    "stage row_id",
+    {"stage": STRING, "row_id": STRING, "outcome": STRING, "passes": pa.int32()},
+    {"reason": STRING},
+)
+
+REJECT = _table(
+    "REJECT",
+    "stage source_id attempt",
+    {"stage": STRING, "source_id": STRING, "attempt": pa.int32(), "reason": STRING, "final": pa.bool_()},
+    {"raw": STRING},
+    "namespace stage source_id attempt reason raw final",
+)
+
+QUERY = _table("QUERY", "query_id", {"query_id": STRING, "text": STRING, "group": STRING}, {})
+
+QREL = _table("QREL", "query_id turn_id", {"query_id": STRING, "turn_id": STRING, "relevance": pa.int32()}, {})
+
+RUN = _table(
+    "RUN",
+    "query_id rank",
+    {"query_id": STRING, "rank": pa.int32(), "id": STRING, "score": pa.float64(), "recipe": STRING},
+    {},
+)
+
+
+def embedding_schema(dimension: int) -> TableSchema:
+    """Return EMBEDDING for vectors of `dimension` floats: one row a node and variant, `vector` of unit length."""
+    return _table(
+        "EMBEDDING",
+        "level node_id variant",
+        {"level": STRING, "node_id": STRING, "variant": STRING, "vector": pa.list_(pa.float32(), dimension)},
+        {},
+    )
+
+
+def conform(table: pa.Table, schema: TableSchema) -> pa.Table:
+    """Return `table` with exactly the schema's columns, types, metadata and sort order.
+
+    Columns are put in order and cast safely (a `string` column becomes `large_string`, a column of nulls takes
+    the declared type). Nothing is invented: a missing, unknown or uncastable column, a null in a required one,
+    and a repeated key are errors.
+
+    Raises:
+        SchemaError: The message names the table, the column and the fault.
+    """
+    missing = [name for name in schema.arrow.names if name not in table.column_names]
+    unknown = [name for name in table.column_names if name not in schema.arrow.names]
+    if missing or unknown:
+        raise SchemaError(f"{schema.name}: missing columns {missing}, unknown columns {unknown}")
+    columns = []
+    for field in schema.arrow:
+        column = table.column(field.name)
+        try:
+            column = column.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise SchemaError(f"{schema.name}.{field.name}: {column.type} is not {field.type}: {error}") from error
+        if not field.nullable and column.null_count:
+            raise SchemaError(f"{schema.name}.{field.name}: {column.null_count} nulls in a required column")
+        columns.append(column)
+    result = pa.Table.from_arrays(columns, schema=schema.arrow)
+    if result.num_rows < 2:
+        return result
+    result = result.sort_by([(name, "ascending") for name in schema.key])
+    _refuse_repeated_keys(result, schema)
+    return result
+
+
+def _refuse_repeated_keys(table: pa.Table, schema: TableSchema) -> None:
+    """Raise on the first key that two rows share; `table` is sorted by its key, so they are neighbours."""
+    same = None
+    for name in schema.key:
+        column = table.column(name)
+        equal = pc.equal(column.slice(1), column.slice(0, table.num_rows - 1))
+        same = equal if same is None else pc.and_(same, equal)
+    first = pc.index(same, True).as_py()
+    if first >= 0:
+        key = {name: table.column(name)[first].as_py() for name in schema.key}
+        raise SchemaError(f"{schema.name}: two rows share the key {key}")
