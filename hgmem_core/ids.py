@@ -34,16 +34,22 @@ def content_id(*parts: str | int | None) -> str:
     return digest.hexdigest()
 
 
-def turn_id(namespace: str, session_id: str, source_id: str, part: int = 0) -> str:
-    """Return the id of a message that carries its log's own id; `part` counts the pieces of a long text."""
-    return content_id("turn", namespace, session_id, source_id, part)
+def turn_id(namespace: str, session_id: str, source_id: str) -> str:
+    """Return the id of a message that carries its log's own id."""
+    return content_id("turn", namespace, session_id, source_id)
 
 
-def anonymous_turn_id(
-    namespace: str, session_id: str, said_at_us: int | None, speaker: str | None, text: str, ordinal: int
-) -> str:
-    """Return the id of a message without an id: by time (microseconds), speaker, text, and place among equals."""
-    return content_id("turn", namespace, session_id, said_at_us, speaker, text, ordinal)
+def anonymous_turn_id(namespace: str, session_id: str, said_at_us: int | None, speaker: str | None, text: str) -> str:
+    """Return the id of a message without an id of its own: by time (microseconds), speaker and text.
+
+    Equal messages of one file are told apart by `hgmem_core.turns.number_equals`.
+    """
+    return content_id("said", namespace, session_id, said_at_us, speaker, text)
+
+
+def part_id(message_id: str, part: int) -> str:
+    """Return the turn id of a piece of a long message; the first piece has the message's own."""
+    return content_id("part", message_id, part) if part else message_id
 
 
 def bucket_of(namespace: str, buckets: int) -> int:

@@ -54,16 +54,17 @@ def _table(
 
 MESSAGE = _table(
     "MESSAGE",
-    "turn_id",
-    {"session_id": STRING, "turn_id": STRING, "row": pa.int64(), "text": STRING, "attachments": STRING}
-    | {"ingested_at": TIME},
+    "row",
+    {"session_id": STRING, "message_id": STRING, "part": pa.int32(), "row": pa.int64(), "text": STRING}
+    | {"attachments": STRING, "ingested_at": TIME},
     {"source_id": STRING, "sequence": pa.int64(), "role": STRING, "speaker": STRING, "said_at": TIME}
     | {"time_zone": STRING, "call_id": STRING},
-    "namespace session_id turn_id source_id sequence row role speaker text said_at time_zone attachments call_id"
-    " ingested_at",
+    "namespace session_id message_id part source_id sequence row role speaker text said_at time_zone attachments"
+    " call_id ingested_at",
 )
 """What one import writes into a bucket. `row` is the message's place in that import, `sequence` the log's own
-order number. TURN is the union of all imports; only there are `position` and `revision` known."""
+order number, `part` counts the pieces of a long text. TURN is the union of all imports; only there are `position`
+and `revision` known."""
 
 TURN = _table(
     "TURN",

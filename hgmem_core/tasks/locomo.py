@@ -1,0 +1,117 @@
+"""LoCoMo: questions over long two-person conversations, with the turns that hold the evidence.
+
+Maharana et al., ACL 2024. Categories: 1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop, 5 adversarial.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from hgmem_core.ids import turn_id
+from hgmem_core.schemas import QREL, QUERY, conform
+
+GROUPS: MappingProxyType[str, frozenset[str]] = MappingProxyType(
+    {"all": frozenset("12345"), "1-4": frozenset("1234"), **{category: frozenset(category) for category in "12345"}}
+)
+"""Groups of an evaluation and the categories they hold."""
+
+_WELL_FORMED = re.compile(r"D\d+:[1-9]\d*")
+_DIALOGUE_ID = re.compile(r"D:?\s*(\d+)\s*:\s*(\d+)")
+
+
+class TaskError(ValueError):
+    """The file is not the benchmark that it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The questions of a benchmark.
+
+    Attributes:
+        queries: QUERY; `group` is the category.
+        qrels: QREL; at least one row a query.
+        counts: How many questions and evidence strings there were, and what became of them.
+    """
+
+    queries: pa.Table
+    qrels: pa.Table
+    counts: Mapping[str, int]
+
+
+def namespace_of(sample_id: str) -> str:
+    """Return the namespace that the importer gives a conversation."""
+    return f"locomo/{sample_id}"
+
+
+def session_of(number: int) -> str:
+    """Return the session id that the importer gives session `number`; string order is number order."""
+    return f"session_{number:03d}"
+
+
+def read_questions(samples: Sequence[Mapping[str, Any]]) -> Questions:
+    """Read the questions of the samples and resolve their evidence to turns.
+
+    Evidence is a list of dialogue ids such as `D3:11`. Strings that hold several, leading zeros or a stray colon are
+    repaired; ids of no turn of the conversation are dropped; a question that is left without evidence is left out.
+    All three are counted.
+
+    Raises:
+        TaskError: A sample lacks its id, its conversation or its questions.
+    """
+    counts: Counter[str] = Counter()
+    queries: list[tuple[str, str, str, str]] = []
+    qrels: list[tuple[str, str, str, int]] = []
+    for sample in samples:
+        if not isinstance(sample, Mapping) or not {"sample_id", "conversation", "qa"} <= set(sample):
+            raise TaskError("each LoCoMo sample is an object with sample_id, conversation and qa")
+        namespace = namespace_of(sample["sample_id"])
+        turns = _turns(sample["conversation"], namespace)
+        for number, question in enumerate(sample["qa"]):
+            counts["questions"] += 1
+            found = _evidence(question.get("evidence") or [], turns, counts)
+            if not found:
+                counts["questions_left_out"] += 1
+                continue
+            query_id = f"{sample['sample_id']}:{number:04d}"
+            queries.append((namespace, query_id, str(question["question"]), str(question["category"])))
+            qrels += [(namespace, query_id, turn, 1) for turn in found]
+    return Questions(_table(queries, QUERY), _table(qrels, QREL), dict(counts))
+
+
+def _table(rows: Sequence[Sequence[object]], schema: Any) -> pa.Table:  # noqa: ANN401 - QUERY or QREL
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(schema.arrow.names)}
+    return conform(pa.table(columns, schema=schema.arrow), schema)
+
+
+def _turns(conversation: Mapping[str, Any], namespace: str) -> dict[tuple[int, int], str]:
+    """Map each dialogue id, as (session, turn) numbers, to its turn id."""
+    turns = {}
+    for key, session in conversation.items():
+        name = re.fullmatch(r"session_(\d+)", key)
+        if name and isinstance(session, list):
+            for turn in session:
+                dialogue = _DIALOGUE_ID.fullmatch(str(turn.get("dia_id", "")))
+                if dialogue:
+                    source_id = turn["dia_id"]
+                    where = (int(dialogue[1]), int(dialogue[2]))
+                    turns[where] = turn_id(namespace, session_of(int(name[1])), source_id)
+    return turns
+
+
+def _evidence(strings: Iterable[Any], turns: Mapping[tuple[int, int], str], counts: Counter[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for string in map(str, strings):
+        counts["evidence"] += 1
+        ids = [(int(session), int(turn)) for session, turn in _DIALOGUE_ID.findall(string)]
+        known = [turns[where] for where in ids if where in turns]
+        if not known:
+            counts["evidence_dropped"] += 1
+        elif not _WELL_FORMED.fullmatch(string):
+            counts["evidence_repaired"] += 1
+        found.update(dict.fromkeys(known))
+    return list(found)

@@ -1,0 +1,129 @@
+"""Text to search terms: one tokeniser for what is indexed and for what is asked.
+
+NFKC and case folding make composed and decomposed letters, full-width digits and capitals equal. Words keep inner
+apostrophes, combining marks and signs such as `c++`; numbers are kept, and a compound such as `2023-05-08` gives the
+whole and its parts. Scripts written without spaces give single characters and pairs of neighbours, so that a word
+inside a sentence is found. Stems go by script: the configured language for Latin letters, their own for the others.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from types import MappingProxyType
+
+import regex
+import Stemmer
+from bm25s import stopwords
+
+TOKENS_REVISION = 1
+"""Raised when the terms of some text change; part of the identity of an index."""
+
+_NUMBER = r"\d+(?:[.,:/-]\d+)*"
+# ASCII has the same grammar as `_TERM`, and Python's own engine is three times faster on it.
+_ASCII_TERM = re.compile(rf"(?P<number>{_NUMBER}(?![a-z0-9]))|(?P<word>[a-z0-9]+(?:'[a-z0-9]+)*(?:\+\+|#)?)")
+_SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}ー々〆\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
+_TERM = regex.compile(
+    rf"(?P<run>[{_SPACELESS}]+)"
+    r"|(?P<number>\p{Nd}+(?:[.,:/-]\p{Nd}+)*(?![\p{L}\p{M}\p{N}]))"
+    rf"|(?P<word>(?:(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}])+"
+    rf"(?:['’\u200c\u200d](?:(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}])+)*(?:\+\+|\#)?)"
+)
+_GRAPHEME = regex.compile(r"\X")
+_PARTS = re.compile(r"[:/-]")
+
+_STEMMER_OF_SCRIPT = MappingProxyType(
+    {
+        "CYRILLIC": "russian",
+        "GREEK": "greek",
+        "ARABIC": "arabic",
+        "ARMENIAN": "armenian",
+        "DEVANAGARI": "hindi",
+        "TAMIL": "tamil",
+    }
+)
+
+_STOP_WORDS = MappingProxyType(
+    {
+        "english": stopwords.STOPWORDS_EN,
+        "german": stopwords.STOPWORDS_GERMAN,
+        "dutch": stopwords.STOPWORDS_DUTCH,
+        "french": stopwords.STOPWORDS_FRENCH,
+        "spanish": stopwords.STOPWORDS_SPANISH,
+        "portuguese": stopwords.STOPWORDS_PORTUGUESE,
+        "italian": stopwords.STOPWORDS_ITALIAN,
+        "swedish": stopwords.STOPWORDS_SWEDISH,
+        "danish": stopwords.STOPWORDS_DANISH,
+        "norwegian": stopwords.STOPWORDS_NORWEGIAN,
+        "turkish": stopwords.STOPWORDS_TURKISH,
+        "russian": stopwords.STOPWORDS_RUSSIAN,
+    }
+)
+
+
+def fold(text: str) -> str:
+    """Return `text` with compatibility forms composed and case removed; equal words become equal strings.
+
+    >>> fold("ＡＢＣ１２３ CAFE\u0301") == fold("abc123 café")
+    True
+    """
+    # Folding can decompose (the dotted capital I), so compose once more; dotless i is written i, as in plain capitals.
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return folded.replace("i\u0307", "i").replace("ı", "i").replace("’", "'")
+
+
+@lru_cache(maxsize=32)
+def tokenizer(language: str) -> Callable[[str], list[str]]:
+    """Return the tokeniser whose Latin-script stems and stop words are those of `language`.
+
+    >>> tokenizer("english")("Don't the children's 3.5 C++ lessons start on 2023-05-08?")
+    ["don't", 'children', '3.5', 'c++', 'lesson', 'start', '2023-05-08', '2023', '05', '08']
+    """
+    stop = frozenset(fold(word) for word in _STOP_WORDS.get(language, ()))
+    stem = _stemmer(language)
+
+    def tokenize(text: str) -> list[str]:
+        folded = text.casefold() if text.isascii() else fold(text)
+        terms: list[str] = []
+        for match in (_ASCII_TERM if folded.isascii() else _TERM).finditer(folded):
+            term = match.group()
+            kind = match.lastgroup
+            if kind == "word":
+                if term not in stop:
+                    terms.append(stem(term))
+            elif kind == "number":
+                terms += _number_terms(term)
+            else:
+                terms += _run_terms(term)
+        return terms
+
+    return tokenize
+
+
+def _stemmer(language: str) -> Callable[[str], str]:
+    stemmers = {script: Stemmer.Stemmer(name).stemWord for script, name in _STEMMER_OF_SCRIPT.items()}
+    latin = Stemmer.Stemmer(language).stemWord
+    by_language = latin if language not in _STEMMER_OF_SCRIPT.values() else Stemmer.Stemmer("english").stemWord
+
+    @lru_cache(maxsize=262_144)
+    def stem(word: str) -> str:
+        if word.isascii():
+            return str(by_language(word))
+        script = unicodedata.name(word[0], "").partition(" ")[0]
+        return str(stemmers.get(script, by_language)(word))
+
+    return stem
+
+
+def _number_terms(number: str) -> list[str]:
+    """A date or time also gives its parts; a thousands separator is no part of a number."""
+    if not _PARTS.search(number):
+        plain = re.sub(r",(?=\d{3}(?!\d))", "", number)
+        return [plain]
+    return [number, *(part for part in re.split(r"[.,:/-]", number) if part)]
+
+
+def _run_terms(run: str) -> list[str]:
+    signs: list[str] = _GRAPHEME.findall(run)
+    return signs + [first + second for first, second in pairwise(signs)]

@@ -1,0 +1,49 @@
+import pyarrow as pa
+import pytest
+
+from hgmem_core.schemas import QREL, QUERY, RUN, TURN, SchemaError, conform, embedding_schema
+
+
+def queries(**columns):
+    full = {"namespace": ["n", "n"], "query_id": ["b", "a"], "text": ["two", "one"], "group": ["1", "1"]}
+    return pa.table({**full, **columns})
+
+
+def test_conform_orders_columns_widens_strings_and_sorts_by_key():
+    table = conform(queries().select(["group", "text", "query_id", "namespace"]), QUERY)
+    assert table.schema.equals(QUERY.arrow, check_metadata=True)
+    assert table.column("text").to_pylist() == ["one", "two"]
+    assert table.schema.field("text").type == pa.large_string()
+
+
+def test_a_column_of_nulls_takes_the_declared_type_and_an_empty_table_keeps_the_schema():
+    columns = {name: pa.nulls(0) for name in TURN.arrow.names}
+    assert conform(pa.table(columns), TURN).schema.equals(TURN.arrow)
+    assert TURN.empty().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (queries().drop_columns(["text"]), r"QUERY: missing columns \['text'\]"),
+        (queries(extra=[1, 2]), r"unknown columns \['extra'\]"),
+        (queries(text=["x", None]), r"QUERY.text: 1 nulls in a required column"),
+        (queries(text=pa.array([b"\xff", b"x"])), "QUERY.text"),
+        (queries(query_id=["a", "a"]), r"QUERY: two rows share the key .*'query_id': 'a'"),
+    ],
+)
+def test_what_does_not_fit_is_named(table, message):
+    with pytest.raises(SchemaError, match=message):
+        conform(table, QUERY)
+
+
+def test_a_number_that_does_not_fit_is_refused_rather_than_wrapped():
+    columns = {"namespace": ["n"], "query_id": ["q"], "turn_id": ["t"], "relevance": [2**40]}
+    with pytest.raises(SchemaError, match="QREL.relevance"):
+        conform(pa.table(columns), QREL)
+
+
+def test_keys_start_with_the_namespace_and_vectors_have_a_fixed_size():
+    for schema in (TURN, QUERY, QREL, RUN, embedding_schema(3)):
+        assert schema.key[0] == schema.arrow.names[0] == "namespace"
+    assert embedding_schema(3).arrow.field("vector").type == pa.list_(pa.float32(), 3)
