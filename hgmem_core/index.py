@@ -21,7 +21,7 @@ from hgmem_core.config import IndexConfig
 from hgmem_core.lexical import Floats, Ints, Postings, TermCounts, add_scores, count_terms, count_tokens, score_postings
 from hgmem_core.schemas import TIME, TURN, TableSchema
 from hgmem_core.tokens import fold, tokenizer
-from hgmem_core.turns import date_texts, turn_texts
+from hgmem_core.turns import UNKNOWN_TIME, date_texts, turn_texts
 
 Unit = Literal["turn", "window", "prior", "session"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -233,6 +233,21 @@ def _postings_table(tokens: list[str], postings: Mapping[str, Sequence[Postings]
     return pa.Table.from_arrays(arrays, schema=POSTING)
 
 
+@dataclass(frozen=True, slots=True)
+class TieOrder:
+    """The order of rows whose scores are equal: `rank` of each row, uint64 `[n]`, and the `row` of each rank."""
+
+    rank: npt.NDArray[np.uint64]
+    row: Ints
+
+    @classmethod
+    def of(cls, rank: npt.NDArray[np.integer[Any]]) -> "TieOrder":
+        """Return the order that gives row i the place `rank[i]`; ranks are 0 to n - 1, each once."""
+        row = np.empty(len(rank), np.int64)
+        row[rank] = np.arange(len(rank))
+        return cls(rank.astype(np.uint64), row)
+
+
 class IndexReader:
     """A bucket's index, opened: gives out the part of one namespace, and nothing that spans two."""
 
@@ -268,9 +283,11 @@ class NamespaceIndex:
         self.nodes = nodes
         self.vectors = np.asarray(vectors)
         self.session = _numpy(nodes, "session")
-        self.id_rank = _numpy(nodes, "id_rank")
-        self.has_vector = _numpy(nodes, "has_vector")
         self.sessions = int(self.session[-1]) + 1
+        self.id_order = TieOrder.of(_numpy(nodes, "id_rank"))
+        self.session_order = TieOrder.of(np.arange(self.sessions))
+        self.vector_rows: Ints = np.flatnonzero(_numpy(nodes, "has_vector"))
+        self._columns = {name: _single(nodes, name) for name in nodes.column_names}
         self._tokens = _single(postings, "token")
         self._lists = {unit: _lists(postings, unit) for unit in UNITS}
         self._window = (*session_spans(self.session, BEFORE, AFTER), _numpy(nodes, "window_norm"))
@@ -282,8 +299,13 @@ class NamespaceIndex:
         return len(self.session)
 
     @cached_property
+    def position(self) -> Ints:
+        """The place of each turn within its session."""
+        return np.asarray(_numpy(self.nodes, "position"), np.int64)
+
+    @cached_property
     def said_at_us(self) -> Ints:
-        """When each turn was said, in microseconds since 1970; the smallest integer where unknown."""
+        """When each turn was said, in microseconds since 1970; `UNKNOWN_TIME` where unknown."""
         return _times(self.nodes, "said_at")
 
     @cached_property
@@ -310,7 +332,12 @@ class NamespaceIndex:
 
     def column(self, name: str) -> pa.Array:
         """Return a column of NODE for these rows."""
-        return _single(self.nodes, name)
+        return self._columns[name]
+
+    def speaker_of(self, row: int) -> str | None:
+        """Return who said the turn of a row."""
+        names, codes = self.speakers
+        return names[codes[row]] if codes[row] >= 0 else None
 
     def term_numbers(self, terms: Sequence[str]) -> list[int]:
         """Return the numbers of those `terms` that the namespace has, repeats kept."""
@@ -369,7 +396,7 @@ def _numpy(table: pa.Table, name: str) -> npt.NDArray[Any]:
 
 
 def _times(table: pa.Table, name: str) -> Ints:
-    unknown = pa.scalar(np.iinfo(np.int64).min, pa.int64())
+    unknown = pa.scalar(UNKNOWN_TIME, pa.int64())
     return np.asarray(_single(table, name).cast(TIME).cast(pa.int64()).fill_null(unknown).to_numpy(), np.int64)
 
 

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from hgmem_core.index import NamespaceIndex, words
+from hgmem_core.index import NamespaceIndex, TieOrder, words
 from hgmem_core.lexical import Floats
 from hgmem_core.recipes import DEPTH, RRF_K, Leg, Recipe
-from hgmem_core.turns import microseconds
+from hgmem_core.turns import UNKNOWN_TIME, microseconds, moment
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -81,13 +81,13 @@ class Ranking:
 
     Attributes:
         rows: int64 `[n]`.
-        scores: float64 `[n]`, falling.
+        scores: float32 `[n]`, falling.
         legs: For each leg, the rows of its list, best first, and the score of every row (or session).
         reason: Why the ranking is empty, else None.
     """
 
     rows: Rows
-    scores: npt.NDArray[np.float64]
+    scores: Floats
     legs: dict[str, tuple[Rows, Floats]]
     reason: EmptyReason | None
 
@@ -99,7 +99,7 @@ def rank_turns(index: NamespaceIndex, query: Query, recipe: Recipe, filters: Fil
     a text that says nothing is near to something all the same. Words that the namespace does not have leave nothing
     to a recipe of words alone.
     """
-    empty = Ranking(np.zeros(0, np.int64), np.zeros(0), {}, "no_query_terms")
+    empty = Ranking(np.zeros(0, np.int64), np.zeros(0, np.float32), {}, "no_query_terms")
     numbers = index.term_numbers(query.terms)
     if not query.terms or (not numbers and all(leg.kind == "bm25" for leg in recipe.legs)):
         return empty
@@ -110,7 +110,7 @@ def rank_turns(index: NamespaceIndex, query: Query, recipe: Recipe, filters: Fil
     lists = {leg.name: (_leg_rows(index, leg, legs[leg.name], passes), legs[leg.name]) for leg in recipe.legs}
     if len(recipe.legs) == 1:
         rows, scores = lists[recipe.legs[0].name]
-        fused = scores.astype(np.float64)
+        fused = scores
         candidates = rows
     else:
         fused = _fuse(index, recipe, lists)
@@ -119,7 +119,7 @@ def rank_turns(index: NamespaceIndex, query: Query, recipe: Recipe, filters: Fil
         fused = fused * _speaker_factors(index, query.text, recipe.other_speaker)
     if passes is not None:
         candidates = candidates[passes[candidates]]  # a session's rank reaches all its turns
-    best = _top(fused, candidates, k, index.id_rank)
+    best = best_rows(fused, candidates, k, index.id_order)
     return Ranking(best, fused[best], lists, None if len(best) else "no_match")
 
 
@@ -132,7 +132,7 @@ def _passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
     ):
         if first is not None or until is not None:
             values = getattr(index, times)
-            conditions.append(values != np.iinfo(np.int64).min)
+            conditions.append(values != UNKNOWN_TIME)
             if first is not None:
                 conditions.append(values >= microseconds(first))
             if until is not None:
@@ -175,66 +175,90 @@ def _leg_rows(index: NamespaceIndex, leg: Leg, scores: Floats, passes: Mask | No
         allowed = scores > 0
         if passes is not None:
             allowed &= np.bincount(index.session[passes], minlength=index.sessions) > 0
-        return _top(scores, np.flatnonzero(allowed), DEPTH, np.arange(index.sessions))
-    allowed = scores > 0 if leg.kind == "bm25" else index.has_vector & np.isfinite(scores)
+        return best_rows(scores, np.flatnonzero(allowed), DEPTH, index.session_order)
+    if leg.kind == "bm25":
+        candidates = np.flatnonzero(scores > 0)
+    elif np.isnan(scores[0]):
+        candidates = np.zeros(0, np.int64)
+    else:
+        candidates = index.vector_rows
     if passes is not None:
-        allowed = allowed & passes
-    return _top(scores, np.flatnonzero(allowed), DEPTH, index.id_rank)
+        candidates = candidates[passes[candidates]]
+    return best_rows(scores, candidates, DEPTH, index.id_order)
 
 
-def _fuse(index: NamespaceIndex, recipe: Recipe, lists: dict[str, tuple[Rows, Floats]]) -> npt.NDArray[np.float64]:
+_SHARES = 1 / (RRF_K + 1 + np.arange(DEPTH))
+"""What rank 1, 2, 3, ... of a list is worth."""
+
+
+def _fuse(index: NamespaceIndex, recipe: Recipe, lists: dict[str, tuple[Rows, Floats]]) -> Floats:
     """Join the lists by reciprocal rank fusion; a session's share goes to each of its turns."""
     fused = np.zeros(len(index))
     for leg in recipe.legs:
         rows, _ = lists[leg.name]
-        shares = leg.weight / (RRF_K + 1 + np.arange(len(rows)))
+        shares = leg.weight * _SHARES[: len(rows)]
         if leg.unit == "session":
             by_session = np.zeros(index.sessions)
             by_session[rows] = shares
             fused += by_session[index.session]
         else:
             fused[rows] += shares
-    return fused
+    return fused.astype(np.float32)
 
 
-def _speaker_factors(index: NamespaceIndex, text: str, factor: float) -> npt.NDArray[np.float64] | float:
+def _speaker_factors(index: NamespaceIndex, text: str, factor: float) -> Floats | float:
     asked = words(text)
     named = [number for number, phrase in enumerate(index.speaker_phrases) if phrase.strip() and phrase in asked]
     if len(named) != 1:
         return 1.0
     codes = index.speakers[1]
-    return np.where((codes == named[0]) | (codes < 0), 1.0, factor)
+    return np.where((codes == named[0]) | (codes < 0), np.float32(1.0), np.float32(factor))
 
 
-def _top(scores: npt.NDArray[np.floating], candidates: Rows, depth: int, tie_rank: npt.NDArray[np.integer]) -> Rows:
-    """Return the `depth` best candidates, best first, equal scores by `tie_rank`.
+def best_rows(scores: Floats, candidates: Rows, depth: int, ties: TieOrder) -> Rows:
+    """Return the `depth` best candidates, best first, equal scores in the order of `ties`.
 
-    The selection runs on negated scores: numpy's partition is slow on arrays with many equal small values at the
-    end that it looks for, and sparse scores are mostly zeros.
+    Score and tie rank become one 64-bit integer, all distinct, so that numpy's vectorised sort and partition of
+    integers do the work: sparse scores are mostly zeros, on which a partition of floats is slow.
     """
-    negated = -scores[candidates]
-    if depth < len(candidates):
-        worst = np.partition(negated, depth - 1)[depth - 1]
-        kept = np.flatnonzero(negated <= worst)
-        candidates, negated = candidates[kept], negated[kept]
-    return candidates[np.lexsort((tie_rank[candidates], negated))[:depth]]
+    bits = (0.0 - scores[candidates]).view(np.uint32)  # 0.0 - x has no negative zero
+    ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))  # the order of the floats, as unsigned integers
+    keys = (ordered.astype(np.uint64) << np.uint64(32)) | ties.rank[candidates]
+    if depth < len(keys):
+        keys = np.partition(keys, depth - 1)[:depth]
+    keys.sort()
+    return ties.row[(keys & np.uint64(0xFFFF_FFFF)).astype(np.int64)]
 
 
 def hits_of(index: NamespaceIndex, ranking: Ranking, explain: bool = False) -> list[Hit]:
     """Return the turns of a ranking with text, speaker and time; with `explain`, each leg's rank and score."""
-    columns = {name: index.column(name) for name in _HIT_COLUMNS}
     ranks: dict[str, Callable[[int], tuple[int, float] | None]] = {}
     if explain:
         ranks = {name: _leg_lookup(index, name, rows, scores) for name, (rows, scores) in ranking.legs.items()}
+    columns = [index.column(name) for name in _HIT_COLUMNS]
     hits = []
     for rank, (row, score) in enumerate(zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True), 1):
-        legs = {name: found for name, look in ranks.items() if (found := look(row)) is not None}
-        values = {name: column[row].as_py() for name, column in columns.items()}
-        hits.append(Hit(rank=rank, score=score, legs=legs, **values))
+        turn_id, source_id, role, text, attachments = (column[row].as_py() for column in columns)
+        hits.append(
+            Hit(
+                rank=rank,
+                score=score,
+                turn_id=turn_id,
+                session_id=index.session_ids[index.session[row]],
+                position=int(index.position[row]),
+                source_id=source_id,
+                speaker=index.speaker_of(row),
+                role=role,
+                said_at=moment(int(index.said_at_us[row])),
+                text=text,
+                attachments=attachments,
+                legs={name: found for name, look in ranks.items() if (found := look(row)) is not None},
+            )
+        )
     return hits
 
 
-_HIT_COLUMNS = ("turn_id session_id position source_id speaker role said_at text attachments").split()
+_HIT_COLUMNS = ("turn_id", "source_id", "role", "text", "attachments")
 
 
 def _leg_lookup(

@@ -20,6 +20,14 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
 _INVISIBLE = regex.compile(r"[\p{White_Space}\p{Cc}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u2800]*+")
 _CLUSTER = regex.compile(r"\X")
 _EXTENDS = regex.compile(r"[\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}]")
+_FLAGS = regex.compile(r"\p{GCB=RI}*+")
+
+# Characters before which a cluster begins whatever stands further to the left; searched from the right.
+_BEGINS = regex.compile(
+    r"(?r)(?<![\p{GCB=Prepend}\p{GCB=Extend}\p{GCB=ZWJ}])\p{GCB=Other}"
+    r"|(?<![\p{GCB=Prepend}\p{GCB=RI}])\p{GCB=RI}"
+    r"|(?<![\p{GCB=Prepend}\p{GCB=L}])[\p{GCB=L}\p{GCB=LV}\p{GCB=LVT}]"
+)
 
 # The greedy prefix makes `match` find the last one of a window in one step back from its end.
 _LAST_SENTENCE = re.compile("(?s:.*)(?:[.!?…][\"'”’)\\]]*\\s+|[。！？｡][」』”’）]*\\s*)")
@@ -66,6 +74,8 @@ def is_blank(text: str) -> bool:
     >>> is_blank(" \u200b\u200e\n"), is_blank("\u3002")
     (True, False)
     """
+    if "!" <= text[:1] <= "~":
+        return False  # the usual case, without a search
     return _INVISIBLE.fullmatch(text) is not None
 
 
@@ -142,12 +152,13 @@ def _after_space(text: str, low: int, high: int) -> int:
 
 def _cluster_boundary(text: str, start: int, end: int) -> int:
     """Return the last boundary between clusters above `start` and up to `end`, or `end` if there is none."""
-    if text[start : end + 1].isascii():
-        return end  # a line end of two characters has been found as a line
-    boundary = start
+    found = _BEGINS.search(text, start, end + 1)
+    boundary: int = found.start() if found else start
+    # Each flag is two letters, and `regex` recounts a run of them at each step, which is quadratic.
+    letters = _FLAGS.match(text, boundary, end + 1).end() - boundary
+    boundary += max(letters - 1, 0) // 2 * 2
     # Whether `end` is a boundary depends on what precedes it and on one character more, so that is all to look at.
-    for cluster in _CLUSTER.finditer(text, start, end + 1):
-        if cluster.end() > end:
-            break
-        boundary = cluster.end()
+    window = text[boundary : end + 1]
+    ends = [boundary + cluster.end() for cluster in _CLUSTER.finditer(window)]
+    boundary = max((cut for cut in ends if cut <= end), default=boundary)
     return boundary if boundary > start else end

@@ -20,10 +20,7 @@ _MICROSECONDS: dict[TimeUnit, Decimal] = {
 _SIZES: tuple[tuple[int, TimeUnit], ...] = ((10**11, "s"), (10**14, "ms"), (10**17, "us"))
 _LARGEST_NUMBER = 10**21
 
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_MONTH_NAMES = (
-    "january february march april may june july august september october november december".split()
-)  # fmt: skip
+_MONTH_NAMES = "january february march april may june july august september october november december".split()
 
 _NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{0,30})?(?:e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
 _COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[0-2]\d[0-5]\d[0-5]\d)?", re.ASCII)
@@ -87,14 +84,14 @@ def parse_time(value: object, zone: ZoneInfo, unit: TimeUnit = "auto") -> dateti
 
 
 def _from_number(value: float | Decimal, zone: ZoneInfo, unit: TimeUnit) -> datetime:
-    if not math.isfinite(value):
+    if not isinstance(value, int) and not math.isfinite(value):
         raise ValueError(f"the number {value} is not a time")
-    if abs(value) >= _LARGEST_NUMBER:
+    if not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
         raise ValueError("the number is too large for a time in any unit")
     if unit == "auto":
         if isinstance(value, int) and _COMPACT.fullmatch(str(value)):
             return _from_digits(str(value), zone)
-        unit = next((name for limit, name in _SIZES if abs(value) < limit), "ns")
+        unit = next((name for limit, name in _SIZES if -limit < value < limit), "ns")
     # A float of seconds has fewer exact digits than a datetime: its shortest text is what the log meant.
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     try:
@@ -139,19 +136,19 @@ def _from_words(text: str) -> datetime:
     if found is None:
         raise ValueError(f"{_shown(text)} is not a time that is understood; {_ADVICE}")
     try:
-        year, month, day = _calendar(found.groupdict(), text)
+        year, month, day = _calendar(found.groupdict())
         moment = datetime(year, month, day)
         return _with_clock(moment, clock.groupdict()) if clock else moment
     except ValueError as error:
         raise ValueError(f"{_shown(text)} is not a time: {error}") from error
 
 
-def _calendar(parts: dict[str, str | None], text: str) -> tuple[int, int, int]:
+def _calendar(parts: dict[str, str | None]) -> tuple[int, int, int]:
     year = int(parts["year"] or 0)
     if "first" in parts:
         first, second = int(parts["first"] or 0), int(parts["second"] or 0)
         if first <= 12 and second <= 12 and first != second:
-            raise ValueError(f"day and month of {_shown(text)} cannot be told apart; {_ADVICE}")
+            raise ValueError(f"its day and month cannot be told apart; {_ADVICE}")
         return (year, first, second) if second > 12 else (year, second, first)
     name = parts.get("name")
     month = int(parts["month"] or 0) if name is None else _month(name.lower())
@@ -159,10 +156,10 @@ def _calendar(parts: dict[str, str | None], text: str) -> tuple[int, int, int]:
 
 
 def _month(name: str) -> int:
-    short = name[:3]
-    if short not in _MONTHS or (name not in (short, "sept") and name != _MONTH_NAMES[_MONTHS.index(short)]):
-        raise ValueError(f"{name!r} is not an English month name")
-    return _MONTHS.index(short) + 1
+    for number, full in enumerate(_MONTH_NAMES, 1):
+        if name in (full, full[:3]) or (name == "sept" and number == 9):
+            return number
+    raise ValueError(f"{name!r} is not an English month name")
 
 
 def _with_clock(moment: datetime, parts: dict[str, str | None]) -> datetime:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,6 +18,9 @@ from hgmem_core.text import split_text
 
 MERGE_REVISION = 1
 """Raised when equal imports give other turns."""
+
+UNKNOWN_TIME = int(np.iinfo(np.int64).min)
+"""Stands for an unknown time where times are integers."""
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
@@ -70,6 +73,11 @@ def microseconds(time: datetime) -> int:
     """Return the time since 1970 in whole microseconds; `time` must have a zone."""
     delta = time - _EPOCH
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def moment(time_us: int) -> datetime | None:
+    """Return the time that `microseconds` made a number of; None for `UNKNOWN_TIME`."""
+    return None if time_us == UNKNOWN_TIME else _EPOCH + timedelta(microseconds=time_us)
 
 
 def _attachments_json(message: Message) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from hgmem_core.ids import turn_id
-from hgmem_core.schemas import QREL, QUERY, conform
+from hgmem_core.schemas import QREL, QUERY, TableSchema, conform
 
 GROUPS: MappingProxyType[str, frozenset[str]] = MappingProxyType(
     {"all": frozenset("12345"), "1-4": frozenset("1234"), **{category: frozenset(category) for category in "12345"}}
@@ -83,7 +83,7 @@ def read_questions(samples: Sequence[Mapping[str, Any]]) -> Questions:
     return Questions(_table(queries, QUERY), _table(qrels, QREL), dict(counts))
 
 
-def _table(rows: Sequence[Sequence[object]], schema: Any) -> pa.Table:  # noqa: ANN401 - QUERY or QREL
+def _table(rows: Sequence[Sequence[object]], schema: TableSchema) -> pa.Table:
     columns = {name: [row[place] for row in rows] for place, name in enumerate(schema.arrow.names)}
     return conform(pa.table(columns, schema=schema.arrow), schema)
 

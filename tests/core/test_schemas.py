@@ -39,7 +39,7 @@ def test_what_does_not_fit_is_named(table, message):
 
 def test_a_number_that_does_not_fit_is_refused_rather_than_wrapped():
     columns = {"namespace": ["n"], "query_id": ["q"], "turn_id": ["t"], "relevance": [2**40]}
-    with pytest.raises(SchemaError, match="QREL.relevance"):
+    with pytest.raises(SchemaError, match=r"QREL\.relevance"):
         conform(pa.table(columns), QREL)
 
 

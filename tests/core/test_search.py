@@ -13,9 +13,8 @@ from hgmem_core.index import IndexReader, build_index, session_spans
 from hgmem_core.recipes import DEPTH, RECIPES, RecipeError, find_recipe
 from hgmem_core.search import Filters, Query, hits_of, rank_turns
 from hgmem_core.tokens import tokenizer
-from hgmem_core.turns import date_texts, turn_texts
+from hgmem_core.turns import date_texts, merge_imports, turn_texts
 from tests.core.fixtures import BEGAN, IMPORTED, HashEncoder, imported, message, turns_of
-from hgmem_core.turns import merge_imports
 
 ENCODER = HashEncoder()
 WORDS = "tea harbour violin seven garden ticket rain Lisbon piano bread".split()
@@ -108,7 +107,7 @@ def test_window_cosines_equal_those_of_the_normalised_mean_vectors(ana):
 
 
 def ranked_by(scores, ids, keep):
-    order = sorted((row for row in range(len(ids)) if keep[row]), key=lambda row: (-scores[row], ids[row]))
+    order = sorted((row for row in range(len(ids)) if keep[row]), key=lambda row: (-np.float32(scores[row]), ids[row]))
     return order[:DEPTH]
 
 
@@ -188,7 +187,7 @@ def test_the_time_of_saying_and_of_import_are_two_filters():
     late, _ = search(index, "tea", ingested_from=IMPORTED + timedelta(days=1))
     early, _ = search(index, "tea", said_until=BEGAN)
     assert [hit.source_id for hit in late] == [hit.source_id for hit in early] == ["2"]
-    with pytest.raises(ValueError, match="said_from: .* has no time zone"):
+    with pytest.raises(ValueError, match=r"said_from: .* has no time zone"):
         Filters(said_from=BEGAN.replace(tzinfo=None))
 
 

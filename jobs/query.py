@@ -1,0 +1,96 @@
+"""Ask a store: `python -m jobs.query QUESTION --store STORE --namespace acme/alice`."""
+
+import argparse
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.markup import escape
+from rich.padding import Padding
+
+from hgmem_core.config import ConfigError, EncoderConfig
+from hgmem_core.ids import check_namespace
+from hgmem_core.search import Filters
+from jobs.terminal import add_config_arguments, console, load_config, override, run_job, write_json
+from pipelines.encoders import open_encoder
+from pipelines.retriever import Response, Retriever
+from pipelines.store import Store
+from pipelines.versions import open_version
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the job and return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m jobs.query", description=__doc__)
+    parser.add_argument("question")
+    parser.add_argument("--store", metavar="STORE", help="the store's root")
+    parser.add_argument("--namespace", required=True, help="whose memory is asked: exactly this one")
+    parser.add_argument("--version", help="a version's id; without one, the current version")
+    parser.add_argument("--encoder", help="encoder.name; without one, the encoder that made the version")
+    parser.add_argument("--recipe", help="how to retrieve, such as bm25, hybrid or default")
+    parser.add_argument("--k", type=int, help="the most hits")
+    parser.add_argument("--from", dest="said_from", metavar="TIME", type=_time, help="said at this time or later")
+    parser.add_argument("--until", dest="said_until", metavar="TIME", type=_time, help="said before this time")
+    parser.add_argument("--imported-from", metavar="TIME", type=_time, help="imported at this time or later")
+    parser.add_argument("--imported-until", metavar="TIME", type=_time, help="imported before this time")
+    parser.add_argument("--speaker", help="said by this speaker")
+    parser.add_argument("--session", help="said in this session")
+    parser.add_argument("--explain", action="store_true", help="show each list's rank and score")
+    add_config_arguments(parser)
+    arguments = parser.parse_args(argv)
+    config = load_config(arguments, [override("store.root", arguments.store)] if arguments.store else [])
+    try:
+        check_namespace(arguments.namespace)
+    except ValueError as error:
+        raise ConfigError(f"--namespace: {error}") from error
+    k = config.retrieve.k if arguments.k is None else arguments.k
+    if not 1 <= k <= 1_000:
+        raise ConfigError(f"--k: {k} is not between 1 and 1000")
+    version = open_version(Store.open(config.store.root), arguments.version)
+    name = arguments.encoder or version.manifest["encoder"]["name"]
+    encoder = open_encoder(EncoderConfig.model_validate({**config.encoder.model_dump(), "name": name}))
+    response = Retriever(version, encoder).search(
+        arguments.namespace,
+        arguments.question,
+        arguments.recipe or config.retrieve.recipe,
+        k,
+        Filters(
+            said_from=arguments.said_from,
+            said_until=arguments.said_until,
+            ingested_from=arguments.imported_from,
+            ingested_until=arguments.imported_until,
+            speaker=arguments.speaker,
+            session_id=arguments.session,
+        ),
+        arguments.explain,
+    )
+    if arguments.json:
+        write_json(response.as_dict())
+    else:
+        show(response, arguments.explain)
+    return 0
+
+
+def _time(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone; write it like 2024-03-14T18:00+01:00")
+    return time
+
+
+def show(response: Response, explain: bool) -> None:
+    """Print hits for people."""
+    if not response.hits:
+        console.print(f"nothing found: {response.reason}", highlight=False)
+    for hit in response.hits:
+        when = hit.said_at.strftime("%Y-%m-%d %H:%M UTC") if hit.said_at else "time unknown"
+        source = f"{hit.session_id} {hit.source_id or hit.turn_id}"
+        who = hit.speaker or hit.role or "somebody"
+        console.print(f"[bold]{hit.rank}[/]  {when}  [bold]{escape(who)}[/]  [dim]{escape(source)}[/]", highlight=False)
+        console.print(Padding(escape(hit.text), (0, 0, 0, 3)), highlight=False)
+        if explain:
+            legs = ", ".join(f"{name} #{rank} ({score:.3f})" for name, (rank, score) in hit.legs.items())
+            console.print(Padding(f"[dim]score {hit.score:.4f}: {legs}[/]", (0, 0, 0, 3)), highlight=False)
+    console.print(f"[dim]recipe {response.recipe}, version {response.version}[/]", highlight=False)
+
+
+if __name__ == "__main__":
+    run_job(main)

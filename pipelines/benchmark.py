@@ -1,0 +1,150 @@
+"""How fast it is: what a turn costs to build and a query to answer, the encoder left out."""
+
+import os
+import platform
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from hgmem_core import __version__
+from hgmem_core.config import ColumnsConfig, Config, InputConfig, StoreConfig
+from hgmem_core.encoding import EncoderIdentity, Vectors
+from hgmem_core.recipes import RECIPES, Recipe
+from hgmem_core.search import Filters, hits_of, rank_turns
+from pipelines.build import build
+from pipelines.import_stage import import_logs
+from pipelines.progress import Progress, Silent
+from pipelines.rebuild import rebuild
+from pipelines.retriever import Retriever
+from pipelines.store import Store
+from pipelines.synthetic import write_log
+from pipelines.versions import open_version
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class FreeEncoder:
+    """Stands in for an encoder at next to no cost: each text's length picks one of a few fixed unit vectors."""
+
+    def __init__(self, dimension: int) -> None:
+        """Make the vectors, of as many floats as a real encoder's."""
+        directions = np.random.default_rng(0).standard_normal((997, dimension)).astype(np.float32)
+        self._directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        self.identity = EncoderIdentity("static", "", dimension, 256, "", "none", True, "fp32")
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return one token a text."""
+        return [[len(text)] for text in texts]
+
+    def encode_batch(self, pieces: Sequence[Sequence[int]]) -> Vectors:
+        """Return the vector of each piece's first token."""
+        vectors: Vectors = self._directions[[piece[0] % len(self._directions) for piece in pieces]]
+        return vectors
+
+
+def benchmark_build(turns: int, namespaces: int, repeats: int, progress: Progress) -> dict[str, Any]:
+    """Measure import, merge, index and publish of a synthetic log, with a free encoder of 384 dimensions.
+
+    Returns:
+        CPU and wall milliseconds a turn (median of the repeats after one warm-up, and all of them), by part.
+    """
+    encoder = FreeEncoder(384)
+    runs = []
+    progress.start("build", repeats + 1)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.jsonl"
+        write_log(log, turns, namespaces)
+        for number in range(repeats + 1):
+            config = Config(store=StoreConfig(root=f"{folder}/store-{number}"), inputs=[synthetic_input(log)])
+            runs.append(_time_build(config, encoder, turns))
+            progress.advance("build", 1)
+    timed = runs[1:]
+    return {
+        "case": "build",
+        "turns": turns,
+        "namespaces": namespaces,
+        "repeats": repeats,
+        "cpu_ms_a_turn": {part: round(median(run[part] for run in timed), 4) for part in timed[0]},
+        "cpu_ms_a_turn_of_each_repeat": [round(run["total"], 4) for run in timed],
+        "peak_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+
+
+def synthetic_input(log: Path) -> InputConfig:
+    """Return how a log of `pipelines.synthetic.write_log` is read."""
+    columns = ColumnsConfig(id="id", session="session", time="time", speaker="speaker")
+    return InputConfig(format="jsonl", paths=[str(log)], namespace="bench/{user}", columns=columns)
+
+
+def _time_build(config: Config, encoder: FreeEncoder, turns: int) -> dict[str, float]:
+    def cpu_ms(work: Callable[[], object]) -> float:
+        began = time.process_time()
+        work()
+        return 1e3 * (time.process_time() - began) / turns
+
+    store = Store.make(config.store.root, config.store.buckets)
+    imported = cpu_ms(lambda: import_logs(store, config.inputs, config.imports, NOW, Silent()))
+    built = cpu_ms(lambda: build(store, config, encoder, Silent()))
+    return {"import": imported, "merge, index, publish": built, "total": imported + built}
+
+
+def benchmark_search(config: Config, queries: Sequence[str], repeats: int, progress: Progress) -> dict[str, Any]:
+    """Measure searches in the largest namespace of the logs of `config`, query vectors given.
+
+    A search is everything after the query's vector: terms, lists, fusion, the ten hits with their texts.
+
+    Returns:
+        Milliseconds of a search by recipe: median and 95th percentile over all queries and repeats.
+    """
+    encoder = FreeEncoder(384)
+    done = rebuild(config, encoder, NOW, Silent())
+    retriever = Retriever(open_version(done.store, done.built.version), encoder)
+    sizes = {name: len(index) for name in retriever.namespaces() if (index := retriever.namespace(name))}
+    namespace = max(sizes, key=lambda name: sizes[name])
+    vectors = retriever.encode(list(queries))
+    progress.start("search", len(RECIPES) * repeats)
+    times: dict[str, list[float]] = {}
+    for name, recipe in RECIPES.items():
+        for repeat in range(repeats + 1):
+            taken = [_time_search(retriever, namespace, recipe, *pair) for pair in zip(queries, vectors, strict=True)]
+            if repeat:  # the first round warms up
+                times.setdefault(name, []).extend(taken)
+                progress.advance("search", 1)
+    return {
+        "case": "search",
+        "turns": sizes[namespace],
+        "queries": len(queries),
+        "repeats": repeats,
+        "p50_ms": {name: round(float(np.percentile(taken, 50)), 4) for name, taken in times.items()},
+        "p95_ms": {name: round(float(np.percentile(taken, 95)), 4) for name, taken in times.items()},
+    }
+
+
+def _time_search(retriever: Retriever, namespace: str, recipe: Recipe, text: str, vector: Vectors) -> float:
+    began = time.perf_counter()
+    index = retriever.namespace(namespace)
+    if index is None:
+        raise KeyError(namespace)
+    hits_of(index, rank_turns(index, retriever.analyse(text, recipe, vector), recipe, Filters(), 10))
+    return 1e3 * (time.perf_counter() - began)
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine and the software that a measurement comes from."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    cores = len(os.sched_getaffinity(0))
+    return {"cpu": model, "cores": cores, "python": platform.python_version(), "hgmem": __version__}

@@ -1,0 +1,319 @@
+"""The import stage: log files to MESSAGE rows by bucket. The one shuffle, streaming, in bounded memory.
+
+Rows are cut by bucket into spill files as they are read; at the end each bucket's spill becomes one part file. An
+import is the new files of one call: a file whose bytes were imported before with the same settings is left out.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hgmem_core.config import ImportConfig, InputConfig
+from hgmem_core.ids import bucket_of, digest_of_parts, table_digest
+from hgmem_core.importers import IMPORTERS
+from hgmem_core.messages import OUTCOMES, Dropped, Message
+from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, conform
+from hgmem_core.turns import messages_table, number_equals
+from pipelines.log_files import check_columns, expand_paths, open_rows
+from pipelines.progress import Progress
+from pipelines.store import Output, Store, StoreError, file_sha256, open_arrow, read_json, write_file
+
+IMPORT_REVISION = 1
+"""Raised when an equal file and equal settings give other messages."""
+
+CHUNK_MESSAGES = 4_096
+SPILL_BYTES = 64 << 20
+"""Rows held in memory before they are written to the spill files."""
+
+
+class ImportFailed(RuntimeError):
+    """An import that keeps nothing: too many rejected rows. Says how many, why, and how to allow them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedPart:
+    """What one import holds of one bucket."""
+
+    path: Path
+    rows: int
+    digest: str
+
+    def read(self) -> pa.Table:
+        """Return its MESSAGE rows."""
+        return pq.read_table(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did: files taken and left out, what became of their rows, the turns they gave."""
+
+    number: int | None
+    """Its number in the store, or None if every file was known."""
+    files: int
+    known_files: int
+    outcomes: Mapping[str, int]
+    turns: int
+    seconds: float = 0.0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """How often each reason was given, the most frequent first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    label: str
+    """Its path below the folder that all files share, to name rows with."""
+    sha256: str
+    settings: str
+    input: InputConfig
+
+    @property
+    def key(self) -> str:
+        return f"{self.sha256}:{self.settings}"
+
+
+def imported_parts(store: Store) -> dict[int, list[ImportedPart]]:
+    """Return the parts of every bucket that has some, the oldest import first.
+
+    Raises:
+        StoreError: Nothing was imported yet.
+    """
+    parts: dict[int, list[ImportedPart]] = {}
+    for _, path in store.numbered("imports"):
+        entry = read_json(path)
+        folder = store.output_folder("import", entry["import"])
+        for bucket, about in entry["parts"].items():
+            part = ImportedPart(folder / f"bucket-{int(bucket):05d}.parquet", about["rows"], about["digest"])
+            parts.setdefault(int(bucket), []).append(part)
+    if not parts:
+        raise StoreError(f"{store.root} holds no messages yet; import a log first")
+    return parts
+
+
+def import_logs(
+    store: Store, inputs: Sequence[InputConfig], config: ImportConfig, ingested_at: datetime, progress: Progress
+) -> Imported:
+    """Import the files of `inputs` that the store does not know.
+
+    Args:
+        store: Where to.
+        inputs: The logs; their files are looked at before anything is read.
+        config: Limits.
+        ingested_at: The time of this import, kept with every row.
+        progress: Told of rows read.
+
+    Raises:
+        LogFileError: A file is missing, empty, of another format, or lacks a named column.
+        ImportFailed: Too large a share of the rows was rejected; the store is as it was.
+    """
+    began = time.perf_counter()
+    files = _files(inputs, config)
+    known = {key for _, path in store.numbered("imports") for key in read_json(path)["files"]}
+    new = list({file.key: file for file in files if file.key not in known}.values())
+    if not new:
+        return Imported(None, 0, len(files), {}, 0)
+    progress.start("import", None)
+    identity = digest_of_parts([str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)])
+    with store.workspace() as folder:
+        spill = _Spill(folder, store.buckets)
+        first_row = 0
+        for number, file in enumerate(new):
+            first_row = _read_file(file, number, first_row, config, ingested_at, spill, progress)
+        spill.flush()
+        _refuse_many_rejects(spill.outcomes, spill.reasons, config)
+        output = _keep(store, identity, spill)
+    entry = {"import": identity, "files": [file.key for file in new], "parts": output.manifest["parts"]}
+    number = store.append_numbered("imports", {**entry, "ingested_at": ingested_at.isoformat()})
+    outcomes: dict[str, int] = {outcome: spill.outcomes[outcome] for outcome in OUTCOMES}
+    return Imported(
+        number=number,
+        files=len(new),
+        known_files=len(files) - len(new),
+        outcomes=outcomes,
+        turns=output.manifest["turns"],
+        seconds=time.perf_counter() - began,
+        reasons=dict(spill.reasons.most_common(10)),
+    )
+
+
+def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[_File]:
+    listed = [(path, one) for one in inputs for path in expand_paths(one.paths)]
+    labels = _labels([path for path, _ in listed])
+    files = []
+    for (path, one), label in zip(listed, labels, strict=True):
+        check_columns(path, one)
+        settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(config.max_turn_chars)])
+        files.append(_File(path, label, file_sha256(Path(path)), settings, one))
+    return files
+
+
+def _labels(paths: Sequence[str]) -> list[str]:
+    """Return short names for files: their base names where those differ, else as much of the path as is needed."""
+    for parts in range(1, max((len(Path(path).parts) for path in paths), default=1) + 1):
+        labels = [str(Path(*Path(path).parts[-parts:])) for path in paths]
+        if len(set(labels)) == len(set(paths)):
+            return labels
+    return list(paths)
+
+
+def _read_file(
+    file: _File,
+    number: int,
+    first_row: int,
+    config: ImportConfig,
+    ingested_at: datetime,
+    spill: "_Spill",
+    progress: Progress,
+) -> int:
+    results = IMPORTERS[file.input.format](open_rows(file.path, file.input), file.input)
+    base = Path(file.path).name
+    while chunk := list(islice(results, CHUNK_MESSAGES)):
+        messages = [item for item in chunk if isinstance(item, Message)]
+        table = messages_table(messages, first_row, ingested_at, config.max_turn_chars)
+        first_row += table.num_rows
+        spill.add_messages(table, number)
+        spill.add_outcomes([_result(item, file.label + item.row_id.removeprefix(base)) for item in chunk])
+        progress.advance("import", len(chunk))
+    return first_row
+
+
+def _result(item: Message | Dropped, row_id: str) -> dict[str, Any]:
+    """Return what became of a log row: the columns of OUTCOME, and `raw` for REJECT."""
+    result = {"namespace": item.namespace, "row_id": row_id}
+    if isinstance(item, Dropped):
+        return {**result, "outcome": item.outcome, "reason": item.reason, "raw": item.raw}
+    return {**result, "outcome": "partial" if item.note else "ok", "reason": item.note, "raw": None}
+
+
+_RESULT = pa.schema([(name, pa.large_string()) for name in ("namespace", "row_id", "outcome", "reason", "raw")])
+
+
+class _Spill:
+    """Rows by bucket: in memory up to `SPILL_BYTES`, then in files of the workspace."""
+
+    def __init__(self, folder: Path, buckets: int) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self._folder = folder
+        self._buckets = buckets
+        self._bucket_of: dict[str, int] = {}
+        self._held: dict[tuple[str, int], list[pa.Table]] = {}
+        self._held_bytes = 0
+        self._files: dict[tuple[str, int], list[Path]] = {}
+
+    def add_messages(self, table: pa.Table, file: int) -> None:
+        self._add("messages", table.append_column("file", pa.array(np.full(table.num_rows, file, np.int32))))
+
+    def add_outcomes(self, results: Sequence[Mapping[str, Any]]) -> None:
+        self.outcomes.update(result["outcome"] for result in results)
+        self.reasons.update(result["reason"] for result in results if result["reason"])
+        columns = [pa.array([result[name] for result in results], pa.large_string()) for name in _RESULT.names]
+        self._add("results", pa.Table.from_arrays(columns, schema=_RESULT))
+
+    def _add(self, kind: str, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        numbers = np.array([self._bucket(name) for name in table.column("namespace").to_pylist()])
+        for bucket in np.unique(numbers).tolist():
+            part = table.filter(pa.array(numbers == bucket))
+            self._held.setdefault((kind, bucket), []).append(part)
+            self._held_bytes += part.nbytes
+        if self._held_bytes > SPILL_BYTES:
+            self.flush()
+
+    def _bucket(self, namespace: str) -> int:
+        if namespace not in self._bucket_of:
+            if len(self._bucket_of) > 1_000_000:
+                self._bucket_of.clear()  # a cache, not a table of all namespaces
+            self._bucket_of[namespace] = bucket_of(namespace, self._buckets)
+        return self._bucket_of[namespace]
+
+    def flush(self) -> None:
+        for (kind, bucket), tables in self._held.items():
+            files = self._files.setdefault((kind, bucket), [])
+            path = self._folder / f"{kind}-{bucket:05d}-{len(files):05d}.arrow"
+            write_file(path, pa.concat_tables(tables))
+            files.append(path)
+        self._held.clear()
+        self._held_bytes = 0
+
+    def buckets(self, kind: str) -> Iterator[tuple[int, pa.Table]]:
+        """Yield each bucket that has rows of a kind, with all of them in their order."""
+        for (found, bucket), files in sorted(self._files.items()):
+            if found == kind:
+                yield bucket, pa.concat_tables([open_arrow(path) for path in files])
+
+
+def _refuse_many_rejects(outcomes: Counter[str], reasons: Counter[str], config: ImportConfig) -> None:
+    total, rejected = outcomes.total(), outcomes["rejected"]
+    if rejected > config.max_reject_rate * total:
+        often = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(3))
+        raise ImportFailed(
+            f"{rejected} of {total} rows were rejected, more than imports.max_reject_rate={config.max_reject_rate} "
+            f"allows, so nothing was kept. Most frequent: {often}. Mend the log or its column mapping, "
+            f"or raise the rate with --set imports.max_reject_rate=..."
+        )
+
+
+def _keep(store: Store, identity: str, spill: _Spill) -> Output:
+    parts: dict[str, dict[str, Any]] = {}
+    files: dict[str, pa.Table] = {}
+    for bucket, table in spill.buckets("messages"):
+        messages = _number_by_file(table)
+        files[f"bucket-{bucket:05d}.parquet"] = messages
+        parts[str(bucket)] = {"rows": messages.num_rows, "digest": table_digest(messages, MESSAGE)}
+    for bucket, results in spill.buckets("results"):
+        files[f"outcomes-{bucket:05d}.parquet"] = _outcome_table(results)
+        rejects = _reject_table(results)
+        if rejects.num_rows:
+            files[f"rejects-{bucket:05d}.parquet"] = rejects
+    turns = sum(part["rows"] for part in parts.values())
+    about = {"parts": parts, "turns": turns, "outcomes": dict(spill.outcomes)}
+    return store.keep(store.output_folder("import", identity), files, about)
+
+
+def _number_by_file(table: pa.Table) -> pa.Table:
+    """Give equal messages of one file their own ids; rows of a file are neighbours."""
+    numbers = table.column("file").to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    messages = table.drop_columns(["file"])
+    by_file: Iterable[pa.Table] = (
+        number_equals(messages.slice(start, stop - start)) for start, stop in pairwise(bounds)
+    )
+    return conform(pa.concat_tables(by_file), MESSAGE)
+
+
+def _stage_columns(results: pa.Table) -> dict[str, Any]:
+    rows = results.num_rows
+    return {"stage": pa.array(["import"] * rows, pa.large_string()), "one": pa.array(np.ones(rows, np.int32))}
+
+
+def _outcome_table(results: pa.Table) -> pa.Table:
+    extra = _stage_columns(results)
+    columns = {name: results.column(name) for name in ("namespace", "row_id", "outcome", "reason")}
+    return conform(pa.table({**columns, "stage": extra["stage"], "passes": extra["one"]}), OUTCOME)
+
+
+def _reject_table(results: pa.Table) -> pa.Table:
+    rejected = results.filter(pc.is_valid(results.column("reason")))
+    extra = _stage_columns(rejected)
+    columns = {
+        "namespace": rejected.column("namespace"),
+        "stage": extra["stage"],
+        "source_id": rejected.column("row_id"),
+        "attempt": extra["one"],
+        "reason": rejected.column("reason"),
+        "raw": rejected.column("raw"),
+        "final": pc.not_equal(rejected.column("outcome"), "partial"),
+    }
+    return conform(pa.table(columns), REJECT)

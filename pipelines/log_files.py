@@ -1,0 +1,159 @@
+"""Log files from disk to rows: Parquet, JSON lines, CSV and JSON documents, one row at a time.
+
+A row that cannot be read is a row with an error, and the next ones go on; a file that cannot be is a `LogFileError`.
+"""
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hgmem_core.config import InputConfig
+from hgmem_core.importers.fields import ABSENT, lookup, template_fields
+from hgmem_core.messages import LogRow
+from pipelines.log_rows import LogFileError, csv_header, csv_rows, json_document, json_lines, open_log, parquet_rows
+
+__all__ = ["LogFileError", "check_columns", "expand_paths", "open_rows"]
+
+_SAMPLE_ROWS = 100
+_MAGIC = {
+    b"PAR1": "a Parquet file",
+    b"\x1f\x8b": "compressed with gzip (its name must then end in .gz)",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"PK\x03\x04": "a zip archive or a spreadsheet",
+    b"%PDF": "a PDF",
+    b"SQLite format 3": "an SQLite database",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+_HEAD_BYTES = 4_096
+
+
+def expand_paths(paths: Iterable[str]) -> list[str]:
+    """Return the files that `paths` name, each once: files, patterns with `*`, `**`, `?`, and folders with all inside.
+
+    Files of a pattern or folder are sorted by path; hidden ones and those that begin with `_`, as writers mark them,
+    are left out of folders.
+
+    Raises:
+        LogFileError: A path names no file.
+    """
+    files: dict[str, None] = {}
+    for path in paths:
+        matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+        found = [file for match in matches for file in (_folder_files(match) if os.path.isdir(match) else [match])]
+        if not found:
+            what = "holds no files" if matches else "does not exist, and as a pattern it matches nothing"
+            raise LogFileError(f"{path}: {what}; correct `paths` of the input")
+        files.update(dict.fromkeys(found))
+    return list(files)
+
+
+def _folder_files(folder: str) -> list[str]:
+    return sorted(
+        os.path.join(parent, name)
+        for parent, folders, names in os.walk(folder)
+        if not any(step.startswith((".", "_")) for step in os.path.relpath(parent, folder).split(os.sep) if step != ".")
+        for name in names
+        if not name.startswith((".", "_"))
+    )
+
+
+def open_rows(path: str, input: InputConfig) -> Iterator[LogRow]:
+    """Yield the rows of a log file in their order, each named by the file's base name and its 1-based line or number.
+
+    Parquet, JSON lines and CSV are streamed; text files may be compressed with gzip and end in `.gz`. A JSON document
+    (`.json`, of the formats `openai` and `locomo`) is read whole.
+
+    Raises:
+        LogFileError: The file is missing, unreadable, empty, damaged or of another format.
+    """
+    if input.format == "parquet":
+        return parquet_rows(path)
+    _check_head(path, input.format)
+    if input.format == "csv":
+        return csv_rows(path)
+    stem = path.lower().removesuffix(".gz")
+    if input.format != "jsonl" and stem.endswith(".json"):
+        return json_document(path, input.format)
+    return json_lines(path)
+
+
+def _check_head(path: str, format: str) -> None:
+    """Refuse an empty or binary file before a thousand rows of it are."""
+    with open_log(path) as file:
+        head = file.read(_HEAD_BYTES)
+    if not head:
+        raise LogFileError(f"{path}: the file is empty; remove it from `paths`")
+    for magic, what in _MAGIC.items():
+        if head.startswith(magic):
+            raise LogFileError(f"{path}: not {format}: this is {what}; set `format`, or convert it to UTF-8 text")
+    if head.count(0) > len(head) // 20:
+        raise LogFileError(f"{path}: not {format}: this is a binary file; set `format`, or convert it to UTF-8 text")
+
+
+def check_columns(path: str, input: InputConfig) -> None:
+    """Refuse a file that lacks a column which the input names, before any of it is imported.
+
+    Parquet and CSV must have every configured column and every column of the namespace template. JSON lines may leave
+    out columns row by row: of the first 100 rows, one must have the text column and one each of the template's.
+
+    Raises:
+        LogFileError: Names the column, the file, and the columns there are; or see `open_rows`.
+    """
+    if input.format not in ("parquet", "csv", "jsonl"):
+        return
+    try:
+        wanted = template_fields(input.namespace)
+    except ValueError as error:
+        raise LogFileError(f"{path}: {error}") from error
+    if input.format == "jsonl":
+        _check_json_lines(path, input, [input.columns.text, *wanted])
+        return
+    if input.format == "csv":
+        _check_head(path, input.format)
+    names = csv_header(path) if input.format == "csv" else _parquet_names(path)
+    for column in [*(name for name in input.columns.model_dump().values() if name), *wanted]:
+        if names.count(column) > 1:
+            raise LogFileError(f"{path}: the column {column!r} occurs {names.count(column)} times; rename one")
+        if column not in names:
+            raise LogFileError(_no_column(path, column, names))
+
+
+def _parquet_names(path: str) -> list[str]:
+    """Return the columns of a Parquet file, and those inside of its structs as dotted paths."""
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise LogFileError(f"{path}: cannot be read as Parquet: {error}") from error
+    names = list(schema.names)
+    fields = [(field.name, field.type) for field in schema]
+    while fields:
+        name, kind = fields.pop()
+        if pa.types.is_struct(kind):
+            inner = [(f"{name}.{field.name}", field.type) for field in kind]
+            names += [dotted for dotted, _ in inner]
+            fields += inner
+    return names
+
+
+def _check_json_lines(path: str, input: InputConfig, columns: list[str]) -> None:
+    sample = list(islice(open_rows(path, input), _SAMPLE_ROWS))
+    records: list[dict[str, Any]] = [row.value for row in sample if isinstance(row.value, dict)]
+    if not records:
+        if any(row.error is None for row in sample) or (sample and (sample[0].raw or "").startswith("[")):
+            raise LogFileError(f"{path}: its lines are not JSON objects; write one object with named columns a line")
+        return
+    names = list(dict.fromkeys(name for record in records for name in record))
+    for column in columns:
+        if all(lookup(record, column) is ABSENT for record in records):
+            raise LogFileError(_no_column(path, column, names, f"in its first {len(records)} rows "))
+
+
+def _no_column(path: str, column: str, names: list[str], where: str = "") -> str:
+    listed = ", ".join(repr(name) for name in names[:40]) + (", …" if len(names) > 40 else "")
+    return f"{path}: no column {column!r} {where}; there are {listed}; correct `columns` or `namespace` of the input"

@@ -1,0 +1,142 @@
+"""Queries against one opened version: analyse, rank, and return hits with their sources."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hgmem_core.encoding import Encoder, encode_texts
+from hgmem_core.ids import check_namespace
+from hgmem_core.index import IndexReader, NamespaceIndex
+from hgmem_core.lexical import Floats
+from hgmem_core.recipes import Recipe, find_recipe
+from hgmem_core.search import EmptyReason, Filters, Hit, Query, Ranking, hits_of, rank_turns
+from hgmem_core.tokens import tokenizer
+from pipelines.versions import Version, check_encoder
+
+OPEN_NAMESPACES = 1_024
+"""Namespaces kept open; each holds views of mapped files and a few small arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The answer to one query.
+
+    Attributes:
+        version: The version that answered.
+        recipe: The recipe's own name, also where `default` was asked.
+        hits: Best first; empty with a `reason`.
+        reason: Why there are no hits, else None.
+        timings_ms: Milliseconds spent on encoding the query and on the search.
+    """
+
+    version: str
+    recipe: str
+    hits: list[Hit]
+    reason: EmptyReason | None
+    timings_ms: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the response as JSON-ready values, times in ISO 8601."""
+        content = asdict(self)
+        for hit in content["hits"]:
+            hit["said_at"] = hit["said_at"].isoformat() if hit["said_at"] else None
+        return content
+
+
+class Retriever:
+    """Answers queries from one version; threads may share it."""
+
+    def __init__(self, version: Version, encoder: Encoder) -> None:
+        """Open nothing yet.
+
+        Raises:
+            VersionError: `encoder` did not make the version's vectors.
+        """
+        check_encoder(version, encoder.identity)
+        self.version = version
+        self._encoder = encoder
+        self._tokenize = tokenizer(version.index.language)
+        self._buckets: dict[int, IndexReader | None] = {}
+        self._open: OrderedDict[str, NamespaceIndex] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def namespace(self, namespace: str) -> NamespaceIndex | None:
+        """Return the opened index of a namespace, or None if the version has nothing of it."""
+        with self._lock:
+            found = self._open.get(namespace)
+            if found is not None:
+                self._open.move_to_end(namespace)
+                return found
+            bucket = self.version.bucket_of(namespace)
+            if bucket not in self._buckets:
+                self._buckets[bucket] = self.version.open_bucket(bucket)
+            reader = self._buckets[bucket]
+            found = reader.open(namespace) if reader else None
+            if found is not None:
+                self._open[namespace] = found
+                if len(self._open) > OPEN_NAMESPACES:
+                    self._open.popitem(last=False)
+            return found
+
+    def namespaces(self) -> list[str]:
+        """Every namespace of the version, in order; opens every bucket."""
+        buckets = [self.version.open_bucket(int(bucket)) for bucket in self.version.manifest["buckets"]]
+        return sorted(name for reader in buckets if reader for name in reader.namespaces())
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """Return the unit vectors of queries, float32 `[n, dimension]`; a query without a token gives zeros."""
+        prefix = self._encoder.identity.prefix
+        return encode_texts(self._encoder, [prefix + text for text in texts])
+
+    def analyse(self, text: str, recipe: Recipe, vector: Floats | None = None) -> Query:
+        """Return what the recipe needs of a query; a vector given is used as it is."""
+        if vector is None and any(leg.kind == "dense" for leg in recipe.legs):
+            vector = self.encode([text])[0]
+        return Query(text, tuple(self._tokenize(text)), vector)
+
+    def rank(self, namespace: str, query: Query, recipe: Recipe, k: int, filters: Filters) -> Ranking | None:
+        """Rank the turns of a namespace; None if the version has nothing of it."""
+        index = self.namespace(namespace)
+        return None if index is None else rank_turns(index, query, recipe, filters, k)
+
+    def search(
+        self,
+        namespace: str,
+        text: str,
+        recipe: str = "default",
+        k: int = 10,
+        filters: Filters | None = None,
+        explain: bool = False,
+    ) -> Response:
+        """Answer one query within one namespace.
+
+        Args:
+            namespace: Whose memory is asked; exactly this one, no part of a path.
+            text: The question.
+            recipe: A recipe's name.
+            k: The most hits, at least 1.
+            filters: Conditions that hold before ranking.
+            explain: Whether each hit tells its rank and score in every list.
+
+        Raises:
+            RecipeError: No such recipe.
+            ValueError: `k` or the namespace is not usable.
+            VersionError: A file of the namespace's bucket is damaged.
+        """
+        if k < 1:
+            raise ValueError(f"k is {k}; at least 1 hit must be asked for")
+        found = find_recipe(recipe, self.version.default_recipe)
+        index = self.namespace(check_namespace(namespace))
+        if index is None:
+            return Response(self.version.id, found.name, [], "unknown_namespace", {})
+        began = time.perf_counter()
+        query = self.analyse(text, found)
+        encoded = time.perf_counter()
+        ranking = rank_turns(index, query, found, filters or Filters(), k)
+        hits = hits_of(index, ranking, explain)
+        ended = time.perf_counter()
+        timings = {"analyse": 1e3 * (encoded - began), "search": 1e3 * (ended - encoded)}
+        return Response(self.version.id, found.name, hits, ranking.reason, timings)

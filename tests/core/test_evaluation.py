@@ -1,0 +1,79 @@
+import pyarrow as pa
+import pytest
+
+from hgmem_core.evaluation import score_run
+from hgmem_core.ids import turn_id
+from hgmem_core.tasks.locomo import GROUPS, TaskError, namespace_of, read_questions, session_of
+
+
+def sample(*questions, sample_id="conv-1"):
+    conversation = {
+        "speaker_a": "Ana",
+        "session_1_date_time": "1:00 pm on 1 May, 2023",
+        "session_1": [{"dia_id": f"D1:{n}", "speaker": "Ana", "text": "hi"} for n in range(1, 6)],
+        "session_10": [{"dia_id": f"D10:{n}", "speaker": "Ana", "text": "hi"} for n in range(1, 4)],
+    }
+    return {"sample_id": sample_id, "conversation": conversation, "qa": list(questions)}
+
+
+def question(*evidence, category=1):
+    return {"question": "Who?", "answer": "secret", "category": category, "evidence": list(evidence)}
+
+
+def turns_of(questions):
+    return questions.qrels.column("turn_id").to_pylist()
+
+
+def expected(*pairs):
+    namespace = namespace_of("conv-1")
+    return sorted(turn_id(namespace, session_of(session), f"D{session}:{turn}") for session, turn in pairs)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "pairs", "counts"),
+    [
+        (["D1:1", "D10:2"], [(1, 1), (10, 2)], {"evidence": 2}),
+        (["D1:1; D10:2"], [(1, 1), (10, 2)], {"evidence": 1, "evidence_repaired": 1}),
+        (["D1:05"], [(1, 5)], {"evidence": 1, "evidence_repaired": 1}),
+        (["D:10:3"], [(10, 3)], {"evidence": 1, "evidence_repaired": 1}),
+        (["D1:1 D1:2 D10:1"], [(1, 1), (1, 2), (10, 1)], {"evidence": 1, "evidence_repaired": 1}),
+        (["D", "D1:2"], [(1, 2)], {"evidence": 2, "evidence_dropped": 1}),
+        (["D1:99", "D1:2"], [(1, 2)], {"evidence": 2, "evidence_dropped": 1}),
+        (["D1:2", "D1:2"], [(1, 2)], {"evidence": 2}),
+    ],
+)
+def test_evidence_is_repaired_by_rule_and_counted(evidence, pairs, counts):
+    questions = read_questions([sample(question(*evidence))])
+    assert sorted(turns_of(questions)) == expected(*pairs)
+    assert questions.counts == {"questions": 1, **counts}
+
+
+def test_a_question_without_evidence_is_left_out_and_counted():
+    questions = read_questions(
+        [sample(question(), question("D7:7"), question("D1:1"), {**question(), "evidence": None})]
+    )
+    assert questions.queries.num_rows == 1
+    assert questions.counts["questions_left_out"] == 3
+
+
+def test_answers_reach_no_query():
+    assert "secret" not in str(read_questions([sample(question("D1:1"))]).queries.to_pylist())
+
+
+@pytest.mark.parametrize("content", [{}, {"sample_id": "x"}, "text", None])
+def test_another_file_is_refused(content):
+    with pytest.raises(TaskError, match="sample_id, conversation and qa"):
+        read_questions([content])
+
+
+def test_groups_average_their_questions_and_a_missing_answer_counts_as_zero():
+    questions = read_questions([sample(question("D1:1"), question("D1:2", "D1:3"), question("D1:4", category=5))])
+    first, second, _ = questions.queries.column("query_id").to_pylist()
+    relevant = dict(zip(questions.qrels.column("query_id").to_pylist(), turns_of(questions), strict=True))
+    run = pa.table({"query_id": [first, second], "id": [relevant[first], relevant[second]], "recipe": ["r", "r"]})
+    rows = {row["group"]: row for row in score_run(run, questions.queries, questions.qrels, GROUPS)}
+    assert {group: row["n"] for group, row in rows.items()} == {"all": 3, "1-4": 2, "1": 2, "5": 1}
+    assert rows["1"]["recall@10"] == 75
+    assert rows["all"]["recall@10"] == 50
+    assert rows["1"]["all@10"] == 50
+    assert rows["5"]["mrr"] == 0
