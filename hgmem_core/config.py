@@ -3,14 +3,13 @@
 An unknown key, a wrong type or a value out of range is refused with its dotted path.
 """
 
+import hashlib
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-
-from hgmem_core.ids import digest_of_parts
 
 Format = Literal["parquet", "jsonl", "csv", "openai", "locomo"]
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
@@ -194,8 +193,8 @@ def _index(branch: list[Any], step: str, path: str) -> int:
 
 
 def config_digest(section: Section) -> str:
-    """Return 32 hex digits for what a section says, defaults included."""
-    return digest_of_parts([section.model_dump_json()])
+    """Return the sha256 of what a section says, defaults included."""
+    return hashlib.sha256(section.model_dump_json().encode()).hexdigest()
 
 
 def to_toml(config: Config) -> str:

@@ -1,9 +1,10 @@
 """A bucket's index: node rows, packed postings and vectors, built from its tables and read back as arrays.
 
-Rows of a namespace are contiguous. Four units are searched: the `turn`; the `window`, a turn with two on either side
-within its session; the `prior`, a turn with the two before it; and the `session`. Each has postings. The text of a
-turn is `speaker: text [image: caption]`; the longer units are made of dated turn texts. Only turns have vectors: the
-vector of a window is the normalised mean of its turns', so its cosine is the sum of their cosines over a stored norm.
+Rows of a namespace are contiguous. Five units are searched: the `turn`, whose text is `speaker: text [image: caption]`;
+the same `dated`, with its time in front; the `window`, a turn with two on either side within its session; the `prior`,
+a turn with the two before it; and the `session`. Each has postings; the last three are made of dated texts. Only turns
+have vectors, of their dated texts: the vector of a window is the normalised mean of its turns', so its cosine is the
+sum of their cosines over a stored norm.
 """
 
 from bisect import bisect_left
@@ -23,7 +24,7 @@ from hgmem_core.schemas import TIME, TURN, TableSchema
 from hgmem_core.tokens import fold, tokenizer
 from hgmem_core.turns import UNKNOWN_TIME, date_texts, turn_texts
 
-Unit = Literal["turn", "window", "prior", "session"]
+Unit = Literal["turn", "dated", "window", "prior", "session"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 BEFORE = 2
@@ -192,6 +193,7 @@ def _unit_counts(
     sessions = int(session[-1]) + 1
     return vocabulary, {
         "turn": turn,
+        "dated": dated,
         "window": _neighbours(dated, session, BEFORE, AFTER),
         "prior": _neighbours(dated, session, BEFORE, 0),
         "session": count_terms(session[dated.documents].astype(np.int64), dated.terms, dated.counts, sessions, size),

@@ -65,7 +65,13 @@ RECIPES = MappingProxyType(
             Recipe("hybrid-window", _WINDOW_LEGS),
             Recipe(
                 "untrained",
-                (*_WINDOW_LEGS, Leg("bm25", "prior"), Leg("dense", "prior"), Leg("bm25", "session", 0.5)),
+                (
+                    Leg("bm25", "dated"),
+                    *_WINDOW_LEGS[1:],
+                    Leg("bm25", "prior"),
+                    Leg("dense", "prior"),
+                    Leg("bm25", "session", 0.5),
+                ),
                 other_speaker=0.85,
             ),
         )

@@ -162,10 +162,10 @@ def _leg_scores(index: NamespaceIndex, query: Query, numbers: Sequence[int], rec
             cosines = index.cosines(query.vector) if query.vector.any() else np.full(len(index), np.nan, np.float32)
         if leg.unit == "turn":
             scores[leg.name] = cosines
-        elif leg.unit == "session":
-            raise ValueError(f"recipe {recipe.name!r}: sessions have no vectors")
-        else:
+        elif leg.unit == "window" or leg.unit == "prior":
             scores[leg.name] = index.span_cosines(leg.unit, cosines)
+        else:
+            raise ValueError(f"recipe {recipe.name!r}: the unit {leg.unit!r} has no vectors")
     return scores
 
 

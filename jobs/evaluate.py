@@ -20,7 +20,7 @@ from jobs.terminal import (
     write_json,
 )
 from pipelines.encoders import open_encoder
-from pipelines.evaluation import evaluate_locomo, locomo_version
+from pipelines.evaluation import evaluate_locomo, locomo_questions, locomo_version
 from pipelines.store import Store
 from pipelines.versions import open_version
 
@@ -36,6 +36,7 @@ def main(argv: Sequence[str]) -> int:
     add_config_arguments(parser)
     arguments = parser.parse_args(argv)
     config = load_config(arguments)
+    questions = locomo_questions(arguments.data)
     encoder = open_encoder(config.encoder)
     with Bars() as bars:
         if arguments.version:
@@ -43,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         else:
             version = locomo_version(arguments.data, config, encoder, cache_folder("evaluations"), now(), bars)
         recipes = [name.strip() for name in arguments.recipes.split(",") if name.strip()]
-        result = evaluate_locomo(arguments.data, version, config, encoder, recipes, bars)
+        result = evaluate_locomo(arguments.data, questions, version, config, encoder, recipes, bars)
     result = {**result, "commit": source_commit()}
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)

@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
             "answered": f"{found} of {len(answers)} with the right turn among the first {SHOWN}",
             "seconds": f"{seconds:.1f}",
             "store": config.store.root,
-            "ask more": f"python -m jobs.query 'Where does Bram live now?' --store {config.store.root} "
+            "ask more": f"python -m jobs.query 'Where does Tilda work now?' --store {config.store.root} "
             f"--namespace {NAMESPACE}",
         },
     )

@@ -43,15 +43,20 @@ def locomo_version(
 
 
 def evaluate_locomo(
-    data: Path, version: Version, config: Config, encoder: Encoder, recipes: Sequence[str], progress: Progress
+    data: Path,
+    questions: Questions,
+    version: Version,
+    config: Config,
+    encoder: Encoder,
+    recipes: Sequence[str],
+    progress: Progress,
 ) -> dict[str, Any]:
-    """Ask every question of the LoCoMo file within its own conversation and return the result document.
+    """Ask every question within its own conversation and return the result document.
 
     Raises:
-        TaskError: `data` is not a LoCoMo file.
+        TaskError: The version holds other conversations than those of `data`.
         RecipeError: One of the recipes does not exist.
     """
-    questions = _read_locomo(data)
     retriever = Retriever(version, encoder)
     run = ask(retriever, questions, recipes, progress)
     return {
@@ -69,12 +74,20 @@ def evaluate_locomo(
     }
 
 
-def _read_locomo(data: Path) -> Questions:
+def locomo_questions(data: Path) -> Questions:
+    """Read the questions of a LoCoMo file.
+
+    Raises:
+        TaskError: `data` is not one.
+    """
     try:
         content = json.loads(data.read_bytes())
     except (OSError, ValueError) as error:
         raise TaskError(f"{data} cannot be read as LoCoMo's JSON: {error}") from error
-    return read_questions(content if isinstance(content, list) else [content])
+    try:
+        return read_questions(content if isinstance(content, list) else [content])
+    except TaskError as error:
+        raise TaskError(f"{data}: {error}") from error
 
 
 def ask(retriever: Retriever, questions: Questions, recipes: Sequence[str], progress: Progress) -> pa.Table:

@@ -144,9 +144,10 @@ def _parquet_names(path: str) -> list[str]:
 def _check_json_lines(path: str, input: InputConfig, columns: list[str]) -> None:
     sample = list(islice(open_rows(path, input), _SAMPLE_ROWS))
     records: list[dict[str, Any]] = [row.value for row in sample if isinstance(row.value, dict)]
+    is_document = bool(sample) and (sample[0].raw or "").strip() in ("[", "[{")
+    if is_document or (not records and any(row.error is None for row in sample)):
+        raise LogFileError(f"{path}: its lines are not JSON objects; write one object with named columns a line")
     if not records:
-        if any(row.error is None for row in sample) or (sample and (sample[0].raw or "").startswith("[")):
-            raise LogFileError(f"{path}: its lines are not JSON objects; write one object with named columns a line")
         return
     names = list(dict.fromkeys(name for record in records for name in record))
     for column in columns:

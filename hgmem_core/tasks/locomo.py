@@ -20,6 +20,9 @@ GROUPS: MappingProxyType[str, frozenset[str]] = MappingProxyType(
 )
 """Groups of an evaluation and the categories they hold."""
 
+COUNTED = ("questions", "questions_left_out", "evidence", "evidence_repaired", "evidence_dropped")
+"""What `read_questions` counts: all questions and those without evidence, all evidence strings, repaired, dropped."""
+
 _WELL_FORMED = re.compile(r"D\d+:[1-9]\d*")
 _DIALOGUE_ID = re.compile(r"D:?\s*(\d+)\s*:\s*(\d+)")
 
@@ -63,7 +66,7 @@ def read_questions(samples: Sequence[Mapping[str, Any]]) -> Questions:
     Raises:
         TaskError: A sample lacks its id, its conversation or its questions.
     """
-    counts: Counter[str] = Counter()
+    counts = Counter(dict.fromkeys(COUNTED, 0))
     queries: list[tuple[str, str, str, str]] = []
     qrels: list[tuple[str, str, str, int]] = []
     for sample in samples:

@@ -45,7 +45,7 @@ def expected(*pairs):
 def test_evidence_is_repaired_by_rule_and_counted(evidence, pairs, counts):
     questions = read_questions([sample(question(*evidence))])
     assert sorted(turns_of(questions)) == expected(*pairs)
-    assert questions.counts == {"questions": 1, **counts}
+    assert {name: count for name, count in questions.counts.items() if count} == {"questions": 1, **counts}
 
 
 def test_a_question_without_evidence_is_left_out_and_counted():

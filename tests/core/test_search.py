@@ -85,6 +85,7 @@ def test_every_posting_list_scores_as_bm25s_does_on_the_texts_it_stands_for(ana,
     dated = [date + text for date, text in zip(date_texts(ana.nodes), plain, strict=True)]
     joined = {
         "turn": plain,
+        "dated": dated,
         "window": [" ".join(dated[row] for row in span) for span in spans(ana, 2, 2)],
         "prior": [" ".join(dated[row] for row in span) for span in spans(ana, 2, 0)],
         "session": [

@@ -1,0 +1,80 @@
+"""The evaluation job on a small conversation written for it, and on the real data where that is at hand."""
+
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from jobs import evaluate
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "evaluation.schema.json").read_text())
+
+# Evidence turns found by each recipe, in percent: an independent implementation's values on the six conversations.
+REFERENCE = {
+    "bm25": {"recall@10": (55.5, 29.8), "ndcg@10": 41.5},
+    "hybrid": {"recall@10": (59.9, 39.3), "ndcg@10": 43.1},
+    "hybrid-window": {"recall@10": (69.6, 39.9), "ndcg@10": 50.2},
+    "untrained": {"recall@10": (75.1, 44.5), "ndcg@10": 56.1},
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path_factory):
+    monkeypatch.setattr(evaluate, "cache_folder", lambda name: tmp_path_factory.getbasetemp() / name)
+
+
+def small_locomo():
+    topics = ["a kitten called Pip", "my new violin", "the lemon harvest", "a trip to Odessa Bay", "Lena's exam"]
+    sessions = {
+        f"session_{number}": [
+            {"speaker": ("Ana", "Bo")[turn % 2], "dia_id": f"D{number}:{turn + 1}", "text": f"About {topic}, you know."}
+            for turn, topic in enumerate(topics)
+        ]
+        for number in (1, 2, 10)
+    }
+    dates = {f"{name}_date_time": f"1:56 pm on {place + 1} May, 2023" for place, name in enumerate(sessions)}
+    questions = [
+        {"question": "What is the kitten called?", "answer": "Pip", "evidence": ["D1:1", "D10:1"], "category": 1},
+        {"question": "Who plays the violin?", "answer": "Bo", "evidence": ["D2:02"], "category": 4},
+        {"question": "Nothing at all?", "answer": "", "evidence": [], "category": 3},
+    ]
+    return [{"sample_id": "conv-1", "conversation": {"speaker_a": "Ana", **dates, **sessions}, "qa": questions}]
+
+
+def evaluated(tmp_path, data, *arguments):
+    out = tmp_path / "r.json"
+    assert evaluate.main(["locomo", "--data", str(data), "--out", str(out), *arguments]) == 0
+    result = json.loads(out.read_text())
+    jsonschema.validate(result, SCHEMA)
+    return result
+
+
+def test_the_result_fits_its_schema_and_counts_what_was_repaired(tmp_path):
+    data = tmp_path / "small.json"
+    data.write_text(json.dumps(small_locomo()))
+    result = evaluated(tmp_path, data, "--recipes", "bm25,default", "--set", "encoder.name=static")
+    assert [row["recipe"] for row in result["results"] if row["group"] == "all"] == ["bm25", "default"]
+    assert {row["group"]: row["n"] for row in result["results"][:4]} == {"all": 2, "1-4": 2, "1": 1, "4": 1}
+    assert result["evidence"] == {
+        "questions": 3,
+        "questions_left_out": 1,
+        "evidence": 3,
+        "evidence_repaired": 1,
+        "evidence_dropped": 0,
+    }
+    again = evaluated(tmp_path, data, "--recipes", "bm25,default", "--set", "encoder.name=static")
+    assert again == result
+
+
+@pytest.mark.skipif("HGMEM_DATA" not in os.environ, reason="HGMEM_DATA names no folder with the real data")
+def test_recipes_reach_an_independent_implementation_on_locomo(tmp_path):
+    data = Path(os.environ["HGMEM_DATA"]) / "locomo" / "locomo6.json"
+    rows = evaluated(tmp_path, data, "--recipes", ",".join(REFERENCE))["results"]
+    found = {(row["recipe"], row["group"]): row for row in rows}
+    for recipe, reference in REFERENCE.items():
+        assert found[recipe, "1-4"]["n"] == 888
+        for group, expected in zip(("1-4", "1"), reference["recall@10"], strict=True):
+            assert found[recipe, group]["recall@10"] == pytest.approx(expected, abs=1.5), (recipe, group)
+        assert found[recipe, "1-4"]["ndcg@10"] == pytest.approx(reference["ndcg@10"], abs=1.5), recipe
