@@ -1,7 +1,8 @@
-"""The owner of FAISS: vectors of a bucket as one flat inner-product index, and back as a matrix.
+"""The owner of FAISS: the vectors of a bucket as one flat index on disk, searched where they lie in memory.
 
 A namespace is a contiguous range of rows, and all its similarities are needed (windows are sums of them), so a search
-is one product of the memory-mapped matrix with the query; FAISS is the format on disk and the index above that size.
+is one pass of FAISS's inner products over the range. The file's vectors are not aligned to four bytes, which FAISS
+does not mind; numpy would copy them first, at three times the cost.
 """
 
 import faiss
@@ -29,10 +30,42 @@ def to_faiss(vectors: Vectors) -> bytes:
     return faiss.serialize_index(index).tobytes()
 
 
-def open_faiss(path: str) -> Vectors:
-    """Map a flat FAISS index file into memory and return its vectors, float32 `[n, d]`, read-only.
+class FlatVectors:
+    """The vectors of a flat FAISS index, float32 `[n, d]`, which may be mapped from a file."""
 
-    The matrix keeps the index alive. Nothing is read before it is used.
+    def __init__(self, index: faiss.IndexFlat) -> None:
+        """Keep the index, which owns the memory."""
+        self._index = index
+        values = index.ntotal * index.d
+        self._matrix = faiss.rev_swig_ptr(index.get_xb(), values).reshape(index.ntotal, index.d) if values else None
+
+    def __len__(self) -> int:
+        """Count the vectors."""
+        return int(self._index.ntotal)
+
+    def products(self, query: Vectors, start: int, stop: int) -> Vectors:
+        """Return the inner products of rows `start` to `stop` - 1 with `query` `[d]`: float32 `[stop - start]`.
+
+        Raises:
+            VectorError: The query has another dimension.
+        """
+        if query.shape != (self._index.d,):
+            raise VectorError(f"the query vector has shape {query.shape}; the index has {self._index.d} dimensions")
+        products = np.zeros(stop - start, np.float32)
+        if len(products) and self._matrix is not None:
+            given = np.ascontiguousarray(query, np.float32)
+            rows = faiss.swig_ptr(self._matrix[start:stop])
+            inner_products = faiss.fvec_inner_products_ny  # type: ignore[attr-defined]  # not in FAISS's stubs
+            inner_products(faiss.swig_ptr(products), faiss.swig_ptr(given), rows, self._index.d, len(products))
+        return products
+
+    def copy(self) -> Vectors:
+        """Return all vectors as an array of its own."""
+        return np.zeros((0, self._index.d), np.float32) if self._matrix is None else self._matrix.copy()
+
+
+def open_faiss(path: str) -> FlatVectors:
+    """Map a flat FAISS index file into memory; nothing is read before it is used.
 
     Raises:
         VectorError: The file is no flat FAISS index.
@@ -43,22 +76,4 @@ def open_faiss(path: str) -> Vectors:
         raise VectorError(f"{path} is not a readable FAISS index: {error}") from error
     if not isinstance(index, faiss.IndexFlat):
         raise VectorError(f"{path} holds a {type(index).__name__}; expected a flat index")
-    if index.ntotal == 0:
-        return np.zeros((0, index.d), np.float32)
-    return _FlatVectors.over(index)
-
-
-class _FlatVectors(np.ndarray[tuple[int, int], np.dtype[np.float32]]):
-    """A view of a FAISS index's own memory that keeps the index from being freed."""
-
-    index: object
-
-    @classmethod
-    def over(cls, index: "faiss.IndexFlat") -> Vectors:
-        matrix = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d).view(cls)
-        matrix.index = index
-        matrix.flags.writeable = False
-        return matrix
-
-    def __array_finalize__(self, source: object) -> None:
-        self.index = getattr(source, "index", None)
+    return FlatVectors(index)

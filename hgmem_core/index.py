@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -250,11 +250,19 @@ class TieOrder:
         return cls(rank.astype(np.uint64), row)
 
 
+class VectorRows(Protocol):
+    """The vectors of a bucket, wherever they are kept."""
+
+    def products(self, query: Floats, start: int, stop: int) -> Floats:
+        """Return the inner products of rows `start` to `stop` - 1 with `query`, float32 `[stop - start]`."""
+        ...
+
+
 class IndexReader:
     """A bucket's index, opened: gives out the part of one namespace, and nothing that spans two."""
 
-    def __init__(self, namespaces: pa.Table, nodes: pa.Table, postings: pa.Table, vectors: Floats) -> None:
-        """Take the tables of a `BucketIndex`; memory-mapped ones stay so."""
+    def __init__(self, namespaces: pa.Table, nodes: pa.Table, postings: pa.Table, vectors: VectorRows) -> None:
+        """Take the tables of a `BucketIndex` and its vectors; memory-mapped ones stay so."""
         self._ranges = {row["namespace"]: row for row in namespaces.to_pylist()}
         self._nodes = nodes.combine_chunks()
         self._postings = postings.combine_chunks()
@@ -273,17 +281,19 @@ class IndexReader:
         return NamespaceIndex(
             self._nodes.slice(start, rows),
             self._postings.slice(found["first_token"], found["tokens"]),
-            self._vectors[start : start + rows],
+            self._vectors,
+            start,
         )
 
 
 class NamespaceIndex:
     """The rows, postings and vectors of one namespace. Arrays are views; row numbers count from its first turn."""
 
-    def __init__(self, nodes: pa.Table, postings: pa.Table, vectors: Floats) -> None:
-        """Take slices that hold one namespace and nothing else."""
+    def __init__(self, nodes: pa.Table, postings: pa.Table, vectors: VectorRows, first_vector: int) -> None:
+        """Take slices that hold one namespace and nothing else; its vectors begin at row `first_vector`."""
         self.nodes = nodes
-        self.vectors = np.asarray(vectors)
+        self._vectors = vectors
+        self._first_vector = first_vector
         self.session = _numpy(nodes, "session")
         self.sessions = int(self.session[-1]) + 1
         self.id_order = TieOrder.of(_numpy(nodes, "id_rank"))
@@ -366,8 +376,7 @@ class NamespaceIndex:
 
     def cosines(self, query: Floats) -> Floats:
         """Return the cosine of each turn with the unit vector `query` `[dimension]`; 0 where a turn has no vector."""
-        similarity: Floats = self.vectors @ query
-        return similarity
+        return self._vectors.products(query, self._first_vector, self._first_vector + len(self))
 
     def span_cosines(self, unit: Literal["window", "prior"], cosines: Floats) -> Floats:
         """Return the cosine of each window or prior: the sum of its turns' over the norm of the vectors' sum."""

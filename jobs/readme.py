@@ -60,11 +60,9 @@ def speed_table() -> str:
     for recipe, taken in search["p50_ms"].items():
         lines.append(f"| search `{recipe}`, median | {taken:.2f} |")
     machine = build["machine"]
-    lines += [
-        "",
-        f"The encoder left out; a log of {build['turns']:,} turns, a conversation of {search['turns']}; {machine['cpu']}, "
-        f"{machine['cores']} cores; commit {str(build['commit'])[:8]}.",
-    ]
+    sizes = f"a log of {build['turns']:,} turns, a conversation of {search['turns']}"
+    where = f"{machine['cpu']}, {machine['cores']} cores; commit {str(build['commit'])[:8]}"
+    lines += ["", f"The encoder left out; {sizes}; {where}."]
     return "\n".join(lines)
 
 

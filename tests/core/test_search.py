@@ -1,13 +1,15 @@
 from datetime import timedelta
 
 import bm25s
+import faiss
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgmem_core.config import IndexConfig
-from hgmem_core.embeddings import embed_turns
+from hgmem_core.dense import FlatVectors, to_faiss
+from hgmem_core.embeddings import dated_texts, embed_turns
 from hgmem_core.encoding import encode_texts
 from hgmem_core.index import IndexReader, build_index, session_spans
 from hgmem_core.recipes import DEPTH, RECIPES, RecipeError, find_recipe
@@ -22,7 +24,8 @@ WORDS = "tea harbour violin seven garden ticket rain Lisbon piano bread".split()
 
 def reader_of(turns):
     index = build_index(turns, embed_turns(turns, ENCODER, 32)[0], 16, IndexConfig())
-    return IndexReader(index.namespaces, index.nodes, index.postings, index.vectors)
+    vectors = FlatVectors(faiss.deserialize_index(np.frombuffer(to_faiss(index.vectors), np.uint8)))
+    return IndexReader(index.namespaces, index.nodes, index.postings, vectors)
 
 
 def query(text):
@@ -102,7 +105,8 @@ def test_every_posting_list_scores_as_bm25s_does_on_the_texts_it_stands_for(ana,
 def test_window_cosines_equal_those_of_the_normalised_mean_vectors(ana):
     vector = query("tea in Lisbon").vector
     for unit, after in (("window", 2), ("prior", 0)):
-        means = np.array([ana.vectors[span].mean(axis=0) for span in spans(ana, 2, after)])
+        own = encode_texts(ENCODER, dated_texts(ana.nodes))
+        means = np.array([own[span].mean(axis=0) for span in spans(ana, 2, after)])
         expected = means @ vector / np.linalg.norm(means, axis=1)
         np.testing.assert_allclose(ana.span_cosines(unit, ana.cosines(vector)), expected, rtol=1e-4, atol=1e-5)
 
