@@ -52,6 +52,21 @@ def part_id(message_id: str, part: int) -> str:
     return content_id("part", message_id, part) if part else message_id
 
 
+def episode_id(first_turn_id: str) -> str:
+    """Return the id of the episode that begins with a turn."""
+    return content_id("episode", first_turn_id)
+
+
+def fact_id(episode: str, normalised_text: str) -> str:
+    """Return the id of a fact by its episode and its text, normalised so that case and blanks do not count."""
+    return content_id("fact", episode, normalised_text)
+
+
+def topic_id(oldest_episode: str) -> str:
+    """Return the id of a topic by its oldest episode, which later logs do not change."""
+    return content_id("topic", oldest_episode)
+
+
 def bucket_of(namespace: str, buckets: int) -> int:
     """Return the bucket, 0 to `buckets` - 1, that holds everything of `namespace`."""
     digest = hashlib.blake2b(namespace.encode(), digest_size=8).digest()
@@ -107,6 +122,9 @@ def _column_bytes(column: pa.Array) -> Iterable[bytes | memoryview]:
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     if pa.types.is_fixed_size_list(column.type):
         column = column.flatten()
+    if pa.types.is_large_list(column.type):
+        yield pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False).tobytes()
+        column = pc.list_flatten(column)
     yield np.packbits(pc.is_null(column).to_numpy(zero_copy_only=False)).tobytes()
     if pa.types.is_large_string(column.type):
         column = pc.fill_null(column, "")

@@ -77,6 +77,46 @@ TURN = _table(
     " ingested_at revision",
 )
 
+STRINGS = pa.large_list(pa.field("item", STRING, nullable=False))
+
+EPISODE = _table(
+    "EPISODE",
+    "episode_id",
+    {"episode_id": STRING, "session_id": STRING, "first_position": pa.int64(), "last_position": pa.int64()}
+    | {"turn_ids": STRINGS, "title": STRING, "summary": STRING},
+    {"started_at": TIME, "ended_at": TIME},
+)
+"""Consecutive turns of a session about one thing; positions are those of its first and last turn, both included."""
+
+FACT = _table(
+    "FACT",
+    "fact_id",
+    {"fact_id": STRING, "text": STRING, "keywords": STRINGS, "queries": STRINGS, "entities": STRINGS}
+    | {"confidence": pa.float32(), "support": pa.int32(), "turn_ids": STRINGS},
+    {"place": STRING, "time_phrase": STRING, "valid_from": TIME, "valid_to": TIME, "superseded_by": STRING},
+    "namespace fact_id text keywords queries entities place time_phrase valid_from valid_to confidence support"
+    " superseded_by turn_ids",
+)
+"""One self-contained statement. `turn_ids` are its sources, best evidence first; `support` counts how often it was
+said; [valid_from, valid_to) is when it holds, open where null; `superseded_by` names the fact that closed it."""
+
+TOPIC = _table(
+    "TOPIC",
+    "topic_id",
+    {"topic_id": STRING, "title": STRING, "summary": STRING, "keywords": STRINGS},
+    {"started_at": TIME, "ended_at": TIME},
+)
+"""Episodes of one thread, across sessions."""
+
+INCIDENCE = _table(
+    "INCIDENCE",
+    "kind hyperedge_id node_id",
+    {"kind": STRING, "hyperedge_id": STRING, "node_id": STRING, "node_kind": STRING, "role": STRING}
+    | {"weight": pa.float32()},
+    {},
+)
+"""A node's membership in a hyperedge: of kind `topic` (its episodes) or `episode` (its facts); weight in [0, 1]."""
+
 OUTCOME = _table(
     "OUTCOME",
     "stage row_id",

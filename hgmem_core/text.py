@@ -44,6 +44,8 @@ def clean(text: str) -> tuple[str, str | None]:
     >>> clean("one\r\ntwo\x00 ")
     ('one\ntwo', 'control characters removed')
     """
+    if _ODD.search(text) is None:
+        return text.strip(), None
     repaired, note = repair(text)
     return repaired.strip(), note
 

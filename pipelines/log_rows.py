@@ -97,12 +97,12 @@ def _parse(line: bytes) -> tuple[Any, str | None]:
 def _is_deep(value: object) -> bool:
     """Say whether a JSON value is nested more than `MAX_DEPTH` deep, level by level."""
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [
             inner
             for item in level
-            if isinstance(item, dict | list)
-            for inner in (item.values() if isinstance(item, dict) else item)
+            for inner in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
+            if isinstance(inner, dict | list)
         ]
         if not level:
             return False

@@ -94,6 +94,8 @@ def name_of(value: object, label: str, notes: list[str]) -> str | None:
 
     Whole numbers lose their `.0`, for tables write ids so as soon as one is null.
     """
+    if value is None:
+        return None
     if not isinstance(value, str):
         if is_missing(value):
             return None

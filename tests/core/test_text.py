@@ -109,6 +109,7 @@ def test_no_cut_is_inside_a_cluster_that_would_fit(text, size):
     ("text", "size", "first"),
     [
         ("One line.\nTwo.\n\nNext one. And more words", 30, "One line.\nTwo.\n\n"),
+        ("Alpha beta gamma.\n\nNext line\nand more words", 34, "Alpha beta gamma.\n\n"),
         ("One sentence. A line\nNext one. And more", 34, "One sentence. A line\n"),
         ("First part is here. Then some more words", 30, "First part is here. "),
         ("这是第一句话。这是第二句话没有说完的部分", 12, "这是第一句话。"),

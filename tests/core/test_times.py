@@ -33,7 +33,8 @@ NOON = datetime(2024, 5, 8, 11, 56, tzinfo=UTC)  # 13:56 in Paris
         "08/May/2024:13:56:00 +0200",
         "2024/05/08 13:56:00",
         "2024年5月8日 13:56",
-        "２０２４-05-08 13:56",
+        "２０２４-05-08 １３：５６",
+        "08/May/2024:07:56:00 -0400",
         "20240508135600",
         20240508135600,
         datetime(2024, 5, 8, 13, 56),
@@ -55,6 +56,11 @@ def test_one_moment_in_the_forms_of_many_logs(value):
 @pytest.mark.parametrize("value", [date(2024, 5, 8), "2024-05-08", "8 May 2024", "20240508", "2024.05.08"])
 def test_a_date_is_its_midnight_in_the_zone_of_the_log(value):
     assert parse_time(value, PARIS, "auto") == datetime(2024, 5, 7, 22, tzinfo=UTC)
+
+
+def test_twelve_o_clock_is_noon_or_midnight():
+    assert parse_time("12:30 pm on 8 May, 2024", ZoneInfo("UTC")) == datetime(2024, 5, 8, 12, 30, tzinfo=UTC)
+    assert parse_time("12:30 am on 8 May, 2024", ZoneInfo("UTC")) == datetime(2024, 5, 8, 0, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("value", [None, "", "  \n"])

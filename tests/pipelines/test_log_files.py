@@ -86,8 +86,11 @@ def test_not_a_number_is_null_and_large_integers_are_kept(write):
 
 
 def test_a_moderate_nesting_is_kept(write):
-    (row,) = rows(write("chat.jsonl", "[" * 100 + "]" * 100))
-    assert row.error is None
+    deepest, flat, deeper = rows(
+        write("chat.jsonl", "\n".join(["[" * 100 + "1" + "]" * 100, "[" + "{}," * 200 + "1]", "[" * 101 + "]" * 101]))
+    )
+    assert (deepest.error, flat.error) == (None, None)
+    assert "nested" in deeper.error
 
 
 def test_lines_may_be_compressed(write):
@@ -362,8 +365,8 @@ def test_a_json_column_may_come_late_but_not_after_the_sample(write):
 def test_nested_columns_may_be_named_by_a_dotted_path(write):
     record = {"text": "Ahoy", "meta": {"org": "north"}}
     check_columns(write("a.jsonl", json.dumps(record)), config("jsonl", "{meta.org}"))
-    path = write("a.parquet", pa.table({"text": ["Ahoy"], "meta": [{"org": "north"}]}))
-    check_columns(path, config("parquet", "{meta.org}"))
+    path = write("a.parquet", pa.table({"text": ["Ahoy"], "meta": [{"org": "north", "team": {"name": "b"}}]}))
+    check_columns(path, config("parquet", "{meta.org}/{meta.team.name}"))
     with pytest.raises(LogFileError, match=r"no column 'meta.unit'"):
         check_columns(path, config("parquet", "{meta.unit}"))
 
