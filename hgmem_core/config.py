@@ -6,10 +6,10 @@ An unknown key, a wrong type or a value out of range is refused with its dotted 
 import hashlib
 import tomllib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 Format = Literal["parquet", "jsonl", "csv", "openai", "locomo"]
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
@@ -64,6 +64,12 @@ class InputConfig(Section):
             raise ValueError(f"{value!r} is not an IANA time zone, such as 'Europe/Paris' or 'UTC'")
         return value
 
+    @model_validator(mode="after")
+    def _names_its_memory(self) -> Self:
+        if self.format != "locomo" and not self.namespace:
+            raise ValueError("namespace is missing: say whose memory each row is, such as 'acme/{user}'")
+        return self
+
     @property
     def zone(self) -> ZoneInfo:
         """The zone of times that name none."""
@@ -74,8 +80,8 @@ class StoreConfig(Section):
     """Where the store lives and how it is cut."""
 
     root: str = "store"
-    buckets: Annotated[int, Field(ge=1, le=65_536)] = 8
-    """Fixed when the store is made."""
+    buckets: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """Fixed when the store is made; 0 takes those of the store, and 8 for a new one."""
 
 
 class ImportConfig(Section):
@@ -163,7 +169,8 @@ def _fault(item: Mapping[str, Any]) -> str:
     path = ".".join(str(step) for step in item["loc"])
     if item["type"] == "extra_forbidden":
         return f"{path}: unknown key"
-    return f"{path}: {item['msg'].removeprefix('Value error, ')} (got {item['input']!r})"
+    message = item["msg"].removeprefix("Value error, ")
+    return f"{path}: {message}" if isinstance(item["input"], dict) else f"{path}: {message} (got {item['input']!r})"
 
 
 def _override(tree: dict[str, Any], override: str) -> None:

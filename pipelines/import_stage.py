@@ -6,7 +6,7 @@ import is the new files of one call: a file whose bytes were imported before wit
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice, pairwise
@@ -19,21 +19,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hgmem_core.config import ImportConfig, InputConfig
-from hgmem_core.ids import bucket_of, digest_of_parts, table_digest
+from hgmem_core.ids import digest_of_parts, table_digest
 from hgmem_core.importers import IMPORTERS
 from hgmem_core.messages import OUTCOMES, Dropped, Message
 from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, conform
 from hgmem_core.turns import messages_table, number_equals
 from pipelines.log_files import check_columns, expand_paths, open_rows
 from pipelines.progress import Progress
-from pipelines.store import Output, Store, StoreError, file_sha256, open_arrow, read_json, write_file
+from pipelines.spill import Spill
+from pipelines.store import Output, Store, StoreError, file_sha256, read_json
 
 IMPORT_REVISION = 1
 """Raised when an equal file and equal settings give other messages."""
 
 CHUNK_MESSAGES = 4_096
-SPILL_BYTES = 64 << 20
-"""Rows held in memory before they are written to the spill files."""
 
 
 class ImportFailed(RuntimeError):
@@ -125,7 +124,7 @@ def import_logs(
     progress.start("import", None)
     identity = digest_of_parts([str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)])
     with store.workspace() as folder:
-        spill = _Spill(folder, store.buckets)
+        spill = Spill(folder, store.buckets)
         first_row = 0
         for number, file in enumerate(new):
             first_row = _read_file(file, number, first_row, config, ingested_at, spill, progress)
@@ -172,7 +171,7 @@ def _read_file(
     first_row: int,
     config: ImportConfig,
     ingested_at: datetime,
-    spill: "_Spill",
+    spill: "Spill",
     progress: Progress,
 ) -> int:
     results = IMPORTERS[file.input.format](open_rows(file.path, file.input), file.input)
@@ -195,65 +194,6 @@ def _result(item: Message | Dropped, row_id: str) -> dict[str, Any]:
     return {**result, "outcome": "partial" if item.note else "ok", "reason": item.note, "raw": None}
 
 
-_RESULT = pa.schema([(name, pa.large_string()) for name in ("namespace", "row_id", "outcome", "reason", "raw")])
-
-
-class _Spill:
-    """Rows by bucket: in memory up to `SPILL_BYTES`, then in files of the workspace."""
-
-    def __init__(self, folder: Path, buckets: int) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
-        self._folder = folder
-        self._buckets = buckets
-        self._bucket_of: dict[str, int] = {}
-        self._held: dict[tuple[str, int], list[pa.Table]] = {}
-        self._held_bytes = 0
-        self._files: dict[tuple[str, int], list[Path]] = {}
-
-    def add_messages(self, table: pa.Table, file: int) -> None:
-        self._add("messages", table.append_column("file", pa.array(np.full(table.num_rows, file, np.int32))))
-
-    def add_outcomes(self, results: Sequence[Mapping[str, Any]]) -> None:
-        self.outcomes.update(result["outcome"] for result in results)
-        self.reasons.update(result["reason"] for result in results if result["reason"])
-        columns = [pa.array([result[name] for result in results], pa.large_string()) for name in _RESULT.names]
-        self._add("results", pa.Table.from_arrays(columns, schema=_RESULT))
-
-    def _add(self, kind: str, table: pa.Table) -> None:
-        if not table.num_rows:
-            return
-        numbers = np.array([self._bucket(name) for name in table.column("namespace").to_pylist()])
-        for bucket in np.unique(numbers).tolist():
-            part = table.filter(pa.array(numbers == bucket))
-            self._held.setdefault((kind, bucket), []).append(part)
-            self._held_bytes += part.nbytes
-        if self._held_bytes > SPILL_BYTES:
-            self.flush()
-
-    def _bucket(self, namespace: str) -> int:
-        if namespace not in self._bucket_of:
-            if len(self._bucket_of) > 1_000_000:
-                self._bucket_of.clear()  # a cache, not a table of all namespaces
-            self._bucket_of[namespace] = bucket_of(namespace, self._buckets)
-        return self._bucket_of[namespace]
-
-    def flush(self) -> None:
-        for (kind, bucket), tables in self._held.items():
-            files = self._files.setdefault((kind, bucket), [])
-            path = self._folder / f"{kind}-{bucket:05d}-{len(files):05d}.arrow"
-            write_file(path, pa.concat_tables(tables))
-            files.append(path)
-        self._held.clear()
-        self._held_bytes = 0
-
-    def buckets(self, kind: str) -> Iterator[tuple[int, pa.Table]]:
-        """Yield each bucket that has rows of a kind, with all of them in their order."""
-        for (found, bucket), files in sorted(self._files.items()):
-            if found == kind:
-                yield bucket, pa.concat_tables([open_arrow(path) for path in files])
-
-
 def _refuse_many_rejects(outcomes: Counter[str], reasons: Counter[str], config: ImportConfig) -> None:
     total, rejected = outcomes.total(), outcomes["rejected"]
     if rejected > config.max_reject_rate * total:
@@ -265,7 +205,7 @@ def _refuse_many_rejects(outcomes: Counter[str], reasons: Counter[str], config: 
         )
 
 
-def _keep(store: Store, identity: str, spill: _Spill) -> Output:
+def _keep(store: Store, identity: str, spill: Spill) -> Output:
     parts: dict[str, dict[str, Any]] = {}
     files: dict[str, pa.Table] = {}
     for bucket, table in spill.buckets("messages"):

@@ -105,12 +105,14 @@ def check_columns(path: str, input: InputConfig) -> None:
     Raises:
         LogFileError: Names the column, the file, and the columns there are; or see `open_rows`.
     """
-    if input.format not in ("parquet", "csv", "jsonl"):
+    if input.format == "locomo":
         return
     try:
         wanted = template_fields(input.namespace)
     except ValueError as error:
         raise LogFileError(f"{path}: {error}") from error
+    if input.format == "openai":
+        return
     if input.format == "jsonl":
         _check_json_lines(path, input, [input.columns.text, *wanted])
         return

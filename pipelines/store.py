@@ -30,6 +30,10 @@ Payload: TypeAlias = pa.Table | bytes
 """A file's content: a table (`.parquet`, or `.arrow` to be memory-mapped) or bytes."""
 
 
+NEW_BUCKETS = 8
+"""Of a store made without saying how many."""
+
+
 class StoreError(RuntimeError):
     """The store cannot be used as asked: says what, where, and what to do."""
 
@@ -76,7 +80,7 @@ class Store:
 
     @classmethod
     def make(cls, root: str | Path, buckets: int) -> "Store":
-        """Open the store at `root`, or make one with `buckets` buckets.
+        """Open the store at `root`, or make one with `buckets` buckets; 0 means those it has, or `NEW_BUCKETS`.
 
         Raises:
             StoreError: The store there has another number of buckets, or the place cannot be written.
@@ -85,11 +89,11 @@ class Store:
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets})
+                create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets or NEW_BUCKETS})
         except OSError as error:
             raise StoreError(f"cannot make a store at {root}: {error}") from error
         store = cls.open(root)
-        if store.buckets != buckets:
+        if buckets not in (0, store.buckets):
             raise StoreError(
                 f"{root} was made with {store.buckets} buckets, the configuration says {buckets}: "
                 f"set store.buckets={store.buckets}, or build a new store under another root"

@@ -2,7 +2,7 @@ import pytest
 
 from hgmem_core.config import Config, ConfigError, config_digest, parse_config, to_toml
 
-INPUT = '[[inputs]]\nformat = "jsonl"\npaths = ["a.jsonl"]\n'
+INPUT = '[[inputs]]\nformat = "jsonl"\npaths = ["a.jsonl"]\nnamespace = "acme/{user}"\n'
 
 
 def test_defaults_and_overrides():
@@ -22,11 +22,12 @@ def test_the_last_override_wins_and_reaches_into_lists():
     [
         ("[store]\nbukets = 4", [], r"^store\.bukets: unknown key"),
         ("[store]\nbuckets = '4'", [], r"^store\.buckets: .*integer"),
-        ("[store]\nbuckets = 0", [], r"^store\.buckets: .*greater than or equal to 1 \(got 0\)"),
+        ("[store]\nbuckets = -1", [], r"^store\.buckets: .*greater than or equal to 0 \(got -1\)"),
         ("[retrieve]\nk = 3.5", [], r"^retrieve\.k: "),
         ("[encoder]\nname = 'bert'", [], r"^encoder\.name: .*'minilm' or 'static'"),
         (INPUT + "time_zone = 'Mars/Base'", [], r"^inputs\.0\.time_zone: 'Mars/Base' is not an IANA time zone"),
         ("[[inputs]]\nformat = 'jsonl'\npaths = []", [], r"^inputs\.0\.paths: "),
+        ("[[inputs]]\nformat = 'csv'\npaths = ['a']", [], r"^inputs\.0: namespace is missing"),
         ("", ["retrieve.k"], "an override is written a.b=value"),
         ("", ["nowhere.k=1"], r"^nowhere: unknown key"),
         ("", ["store.root.deep=1"], r"store\.root"),
@@ -41,7 +42,7 @@ def test_faults_name_their_dotted_path(text, overrides, message):
 
 def test_every_fault_is_reported_at_once():
     with pytest.raises(ConfigError) as caught:
-        parse_config("[store]\nbuckets = 0\n[retrieve]\nk = 0\nz = 1")
+        parse_config("[store]\nbuckets = -1\n[retrieve]\nk = 0\nz = 1")
     assert {line.partition(":")[0] for line in str(caught.value).splitlines()} == {
         "store.buckets",
         "retrieve.k",

@@ -87,7 +87,10 @@ def test_not_a_number_is_null_and_large_integers_are_kept(write):
 
 def test_a_moderate_nesting_is_kept(write):
     deepest, flat, deeper = rows(
-        write("chat.jsonl", "\n".join(["[" * 100 + "1" + "]" * 100, "[" + "{}," * 200 + "1]", "[" * 101 + "]" * 101]))
+        write(
+            "chat.jsonl",
+            "\n".join(["[" * 100 + "1" + "]" * 99 + ",{}]", "[" + "{}," * 200 + "1]", "[" * 101 + "]" * 101]),
+        )
     )
     assert (deepest.error, flat.error) == (None, None)
     assert "nested" in deeper.error

@@ -9,7 +9,8 @@ from pipelines.store import Store, StoreError, create_json, open_arrow, read_jso
 
 def test_a_store_remembers_its_buckets(tmp_path):
     Store.make(tmp_path / "store", 4)
-    assert Store.open(tmp_path / "store").buckets == 4
+    assert Store.open(tmp_path / "store").buckets == Store.make(tmp_path / "store", 0).buckets == 4
+    assert Store.make(tmp_path / "other", 0).buckets == 8
     with pytest.raises(StoreError, match="was made with 4 buckets, the configuration says 8"):
         Store.make(tmp_path / "store", 8)
 
