@@ -111,6 +111,27 @@ class IndexConfig(Section):
     b: Annotated[float, Field(ge=0.0, le=1.0)] = 0.75
 
 
+class GroupConfig(Section):
+    """How episodes become topics."""
+
+    join: Annotated[float, Field(ge=-1.0, le=2.0)] = 0.5
+    """Nearness (cosine plus the weighted share of known names) from which an episode joins a topic."""
+    join_second: Annotated[float, Field(ge=-1.0, le=2.0)] = 0.65
+    """The same for a second topic."""
+    name_weight: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
+    max_episodes: Annotated[int, Field(ge=1, le=1_000)] = 15
+    """Episodes in one topic at most."""
+
+
+class PropagateConfig(Section):
+    """How vectors are drawn towards their hyperedges."""
+
+    weight: Annotated[float, Field(ge=0.0, le=4.0)] = 0.5
+    """λ of HyperMem."""
+    aggregation: Literal["sum", "mean"] = "sum"
+    """Of the hyperedges of one node."""
+
+
 class RetrieveConfig(Section):
     """Defaults of a query."""
 
@@ -132,6 +153,8 @@ class Config(Section):
     inputs: list[InputConfig] = []
     imports: ImportConfig = ImportConfig()
     encoder: EncoderConfig = EncoderConfig()
+    group: GroupConfig = GroupConfig()
+    propagate: PropagateConfig = PropagateConfig()
     index: IndexConfig = IndexConfig()
     retrieve: RetrieveConfig = RetrieveConfig()
     run: RunConfig = RunConfig()

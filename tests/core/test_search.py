@@ -237,7 +237,7 @@ def test_a_chinese_word_inside_a_sentence_is_found_by_words(word):
     assert [hit.text for hit in search(index, word, "bm25")[0]] == ["我昨天去了北京的学校"]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.permutations(range(24)), st.integers(1, 8))
 def test_permuted_rows_give_the_same_answers(order, k):
     messages = chat(turns=24)

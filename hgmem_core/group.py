@@ -1,0 +1,176 @@
+"""Topics without a model: a left fold over a namespace's episodes in time order.
+
+Each episode joins the topic that is nearest to it so far, by the cosine of its vector with the mean of the topic's and
+by shared names, if it is near enough and the topic is not full; else it begins one. A second topic may take it too.
+Nothing later changes what was decided, so topics keep their ids and their members when a log grows at its end.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hgmem_core.config import GroupConfig
+from hgmem_core.ids import topic_id
+from hgmem_core.index import namespace_ranges
+from hgmem_core.propagate import vectors_of
+from hgmem_core.schemas import INCIDENCE, OUTCOME, TOPIC, conform
+
+GROUP_REVISION = 1
+"""Raised when equal episodes give other topics."""
+
+TITLE_CHARS = 80
+SUMMARY_CHARS = 600
+KEYWORDS = 15
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A topic while it grows: its members in order, the sum of their vectors, how often each name occurs."""
+
+    members: list[int]
+    total: npt.NDArray[np.float64]
+    names: Counter[str] = field(default_factory=Counter)
+
+
+def group(
+    episodes: pa.Table, vectors: pa.Table, names: Mapping[str, Set[str]], config: GroupConfig
+) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Group the episodes of one bucket into topics.
+
+    Args:
+        episodes: EPISODE.
+        vectors: EMBEDDING of level `episode`, variant `base`; an episode without one joins a topic by its names alone.
+        names: For each episode id the names that occur in it (entities, not the speakers).
+        config: Thresholds and the size cap.
+
+    Returns:
+        TOPIC; INCIDENCE of kind `topic`, each episode in at least one; OUTCOME of stage `group`, one row an episode.
+    """
+    place = {node: row for row, node in enumerate(vectors.column("node_id").to_pylist())}
+    every = vectors_of(vectors)
+    topics: list[dict[str, Any]] = []
+    incidences: list[dict[str, Any]] = []
+    for namespace, start, stop in namespace_ranges(episodes):
+        rows = _in_time(episodes.slice(start, stop - start).to_pylist())
+        own = np.zeros((len(rows), every.shape[1]))
+        for at, row in enumerate(rows):
+            if row["episode_id"] in place:
+                own[at] = every[place[row["episode_id"]]]
+        for topic in fold(own, [names.get(row["episode_id"], frozenset()) for row in rows], config):
+            described, members = _describe(namespace, topic, rows, own)
+            topics.append(described)
+            incidences += members
+    return (
+        conform(pa.Table.from_pylist(topics, TOPIC.arrow), TOPIC),
+        conform(pa.Table.from_pylist(incidences, INCIDENCE.arrow), INCIDENCE),
+        _outcomes(episodes),
+    )
+
+
+def _in_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort by start; episodes without a time come last, in the order of their sessions."""
+
+    def key(row: dict[str, Any]) -> tuple[object, ...]:
+        started = row["started_at"]
+        return (started is None, started or 0, row["session_id"], row["first_position"])
+
+    return sorted(rows, key=key)
+
+
+def fold(vectors: npt.NDArray[np.float64], names: Sequence[Set[str]], config: GroupConfig) -> list[_Topic]:
+    """Assign each episode, in order, to one or two topics; see the module's docstring.
+
+    Args:
+        vectors: Of the episodes in time order, unit length or zero, `[n, d]`.
+        names: For each episode the names in it.
+        config: Thresholds and the size cap.
+    """
+    topics: list[_Topic] = []
+    means = np.zeros((64, vectors.shape[1]))
+    full = np.zeros(64, bool)
+    topics_of: defaultdict[str, list[int]] = defaultdict(list)
+    for at, vector in enumerate(vectors):
+        if len(topics) == len(means):
+            means, full = np.concatenate([means, np.zeros_like(means)]), np.concatenate([full, np.zeros_like(full)])
+        near = means[: len(topics)] @ vector
+        for name in names[at]:
+            near[topics_of[name]] += config.name_weight / len(names[at])
+        near[full[: len(topics)]] = -np.inf
+        chosen = _joined(near, config) or [len(topics)]
+        if chosen[0] == len(topics):
+            topics.append(_Topic([], np.zeros(vectors.shape[1])))
+        for number in chosen:
+            topic = topics[number]
+            topic.members.append(at)
+            topic.total += vector
+            length = np.linalg.norm(topic.total)
+            means[number] = topic.total / length if length else topic.total
+            full[number] = len(topic.members) == config.max_episodes
+            for name in names[at]:
+                if name not in topic.names:
+                    topics_of[name].append(number)
+                topic.names[name] += 1
+    return topics
+
+
+def _joined(near: npt.NDArray[np.float64], config: GroupConfig) -> list[int]:
+    """Return the topic to join and perhaps a second one; equally near ones by age."""
+    best: list[int] = np.argsort(-near, kind="stable")[:2].tolist()
+    if not best or near[best[0]] < config.join:
+        return []
+    return best if len(best) == 2 and near[best[1]] >= config.join_second else best[:1]
+
+
+def _describe(
+    namespace: str, topic: _Topic, rows: list[dict[str, Any]], vectors: npt.NDArray[np.float64]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Name a topic after its most central episode and weigh its members by their nearness to the middle."""
+    members = [rows[at] for at in topic.members]
+    length = float(np.linalg.norm(topic.total)) or 1.0
+    weights = np.clip(vectors[topic.members] @ topic.total / length, 0.0, 1.0)
+    central = sorted(range(len(members)), key=lambda at: (-weights[at], at))
+    name = topic_id(str(members[0]["episode_id"]))
+    summary = " ".join(str(members[at]["summary"]) for at in sorted(central[:3]))
+    times = [row for row in members if row["started_at"] is not None]
+    described = {
+        "namespace": namespace,
+        "topic_id": name,
+        "title": str(members[central[0]]["title"])[:TITLE_CHARS],
+        "summary": summary[:SUMMARY_CHARS],
+        "keywords": [word for word, _ in sorted(topic.names.items(), key=lambda item: (-item[1], item[0]))[:KEYWORDS]],
+        "started_at": min((row["started_at"] for row in times), default=None),
+        "ended_at": max((row["ended_at"] for row in times), default=None),
+    }
+    roles = ["initiating", *(["developing"] * (len(members) - 1))]
+    if central[0]:
+        roles[central[0]] = "key_moment"
+    return described, [
+        {
+            "namespace": namespace,
+            "kind": "topic",
+            "hyperedge_id": name,
+            "node_id": row["episode_id"],
+            "node_kind": "episode",
+            "role": role,
+            "weight": float(weight),
+        }
+        for row, role, weight in zip(members, roles, weights, strict=True)
+    ]
+
+
+def _outcomes(episodes: pa.Table) -> pa.Table:
+    count = episodes.num_rows
+    columns = {
+        "namespace": episodes.column("namespace"),
+        "stage": pa.array(["group"] * count),
+        "row_id": episodes.column("episode_id"),
+        "outcome": pa.array(["ok"] * count),
+        "passes": pa.array([1] * count, pa.int32()),
+        "reason": pa.nulls(count, pa.large_string()),
+    }
+    return conform(pa.table(columns), OUTCOME)
