@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from hgmem_core.index import Unit
+from hgmem_core.units import Unit
 
 RRF_K = 60
 """Constant of reciprocal rank fusion: a list adds weight / (60 + rank), ranks counting from 1."""

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from hgmem_core.index import NamespaceIndex, TieOrder, words
 from hgmem_core.lexical import Floats
+from hgmem_core.namespace_index import NamespaceIndex, TieOrder, words
 from hgmem_core.recipes import DEPTH, RRF_K, Leg, Recipe
 from hgmem_core.turns import UNKNOWN_TIME, microseconds, moment
 

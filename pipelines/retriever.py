@@ -9,8 +9,8 @@ from typing import Any
 
 from hgmem_core.encoding import Encoder, encode_texts
 from hgmem_core.ids import check_namespace
-from hgmem_core.index import IndexReader, NamespaceIndex
 from hgmem_core.lexical import Floats
+from hgmem_core.namespace_index import IndexReader, NamespaceIndex
 from hgmem_core.recipes import Recipe, find_recipe
 from hgmem_core.search import EmptyReason, Filters, Hit, Query, Ranking, hits_of, rank_turns
 from hgmem_core.tokens import tokenizer

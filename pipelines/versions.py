@@ -11,7 +11,8 @@ from hgmem_core.config import IndexConfig
 from hgmem_core.dense import open_faiss
 from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.ids import bucket_of, digest_of_parts
-from hgmem_core.index import INDEX_REVISION, IndexReader
+from hgmem_core.index import INDEX_REVISION
+from hgmem_core.namespace_index import IndexReader
 from hgmem_core.recipes import DEFAULT_RECIPE, RECIPES
 from hgmem_core.schemas import SCHEMA_VERSION
 from hgmem_core.tokens import TOKENS_REVISION

@@ -11,11 +11,13 @@ from hgmem_core.config import IndexConfig
 from hgmem_core.dense import FlatVectors, to_faiss
 from hgmem_core.embeddings import dated_texts, embed_turns
 from hgmem_core.encoding import encode_texts
-from hgmem_core.index import IndexReader, build_index, session_spans
+from hgmem_core.index import build_index
+from hgmem_core.namespace_index import IndexReader
 from hgmem_core.recipes import DEPTH, RECIPES, RecipeError, find_recipe
 from hgmem_core.search import Filters, Query, hits_of, rank_turns
 from hgmem_core.tokens import tokenizer
 from hgmem_core.turns import date_texts, merge_imports, turn_texts
+from hgmem_core.units import session_spans
 from tests.core.fixtures import BEGAN, IMPORTED, HashEncoder, imported, message, turns_of
 
 ENCODER = HashEncoder()

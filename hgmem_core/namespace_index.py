@@ -1,0 +1,198 @@
+"""A bucket's index, opened: gives out the part of one namespace, and nothing that spans two."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hgmem_core.lexical import Floats, Ints, add_scores
+from hgmem_core.schemas import TIME
+from hgmem_core.tokens import fold
+from hgmem_core.turns import UNKNOWN_TIME
+from hgmem_core.units import AFTER, BEFORE, UNITS, Unit, session_spans
+
+
+@dataclass(frozen=True, slots=True)
+class TieOrder:
+    """The order of rows whose scores are equal: `rank` of each row, uint64 `[n]`, and the `row` of each rank."""
+
+    rank: npt.NDArray[np.uint64]
+    row: Ints
+
+    @classmethod
+    def of(cls, rank: npt.NDArray[np.integer[Any]]) -> "TieOrder":
+        """Return the order that gives row i the place `rank[i]`; ranks are 0 to n - 1, each once."""
+        row = np.empty(len(rank), np.int64)
+        row[rank] = np.arange(len(rank))
+        return cls(rank.astype(np.uint64), row)
+
+
+class VectorRows(Protocol):
+    """The vectors of a bucket, wherever they are kept."""
+
+    def products(self, query: Floats, start: int, stop: int) -> Floats:
+        """Return the inner products of rows `start` to `stop` - 1 with `query`, float32 `[stop - start]`."""
+        ...
+
+
+class IndexReader:
+    """A bucket's index, opened: gives out the part of one namespace, and nothing that spans two."""
+
+    def __init__(self, namespaces: pa.Table, nodes: pa.Table, postings: pa.Table, vectors: VectorRows) -> None:
+        """Take the tables of a `BucketIndex` and its vectors; memory-mapped ones stay so."""
+        self._ranges = {row["namespace"]: row for row in namespaces.to_pylist()}
+        self._nodes = nodes.combine_chunks()
+        self._postings = postings.combine_chunks()
+        self._vectors = vectors
+
+    def namespaces(self) -> list[str]:
+        """The namespaces of the bucket, in order."""
+        return list(self._ranges)
+
+    def open(self, namespace: str) -> "NamespaceIndex | None":
+        """Return the part of `namespace`, or None if the bucket has nothing of it."""
+        found = self._ranges.get(namespace)
+        if found is None:
+            return None
+        start, rows = found["first_row"], found["rows"]
+        return NamespaceIndex(
+            self._nodes.slice(start, rows),
+            self._postings.slice(found["first_token"], found["tokens"]),
+            self._vectors,
+            start,
+        )
+
+
+class NamespaceIndex:
+    """The rows, postings and vectors of one namespace. Arrays are views; row numbers count from its first turn."""
+
+    def __init__(self, nodes: pa.Table, postings: pa.Table, vectors: VectorRows, first_vector: int) -> None:
+        """Take slices that hold one namespace and nothing else; its vectors begin at row `first_vector`."""
+        self.nodes = nodes
+        self._vectors = vectors
+        self._first_vector = first_vector
+        self.session = _numpy(nodes, "session")
+        self.sessions = int(self.session[-1]) + 1
+        self.id_order = TieOrder.of(_numpy(nodes, "id_rank"))
+        self.session_order = TieOrder.of(np.arange(self.sessions))
+        self.vector_rows: Ints = np.flatnonzero(_numpy(nodes, "has_vector"))
+        self._columns = {name: _single(nodes, name) for name in nodes.column_names}
+        self._tokens = _single(postings, "token")
+        self._lists = {unit: _lists(postings, unit) for unit in UNITS}
+        self._window = (*session_spans(self.session, BEFORE, AFTER), _numpy(nodes, "window_norm"))
+        self._prior = (*session_spans(self.session, BEFORE, 0), _numpy(nodes, "prior_norm"))
+        self._known: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Count the turns."""
+        return len(self.session)
+
+    @cached_property
+    def position(self) -> Ints:
+        """The place of each turn within its session."""
+        return np.asarray(_numpy(self.nodes, "position"), np.int64)
+
+    @cached_property
+    def said_at_us(self) -> Ints:
+        """When each turn was said, in microseconds since 1970; `UNKNOWN_TIME` where unknown."""
+        return _times(self.nodes, "said_at")
+
+    @cached_property
+    def ingested_at_us(self) -> Ints:
+        """When each turn was first imported, in microseconds since 1970."""
+        return _times(self.nodes, "ingested_at")
+
+    @cached_property
+    def session_ids(self) -> list[str]:
+        """The sessions' ids; a session's number is its place here."""
+        ids: list[str] = _single(self.nodes, "session_id").dictionary_encode().dictionary.to_pylist()
+        return ids
+
+    @cached_property
+    def speakers(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """The distinct speakers, and for each turn the number of its own, -1 where it has none."""
+        encoded = _single(self.nodes, "speaker").dictionary_encode()
+        return encoded.dictionary.to_pylist(), np.asarray(encoded.indices.fill_null(-1).to_numpy(), np.int32)
+
+    @cached_property
+    def speaker_phrases(self) -> list[str]:
+        """The distinct speakers' names as `words` writes them, each between blanks."""
+        return [words(name) for name in self.speakers[0]]
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column of NODE for these rows."""
+        return self._columns[name]
+
+    def speaker_of(self, row: int) -> str | None:
+        """Return who said the turn of a row."""
+        names, codes = self.speakers
+        return names[codes[row]] if codes[row] >= 0 else None
+
+    def term_numbers(self, terms: Sequence[str]) -> list[int]:
+        """Return the numbers of those `terms` that the namespace has, repeats kept."""
+        numbers = (self._term_number(term) for term in terms)
+        return [number for number in numbers if number >= 0]
+
+    def _term_number(self, term: str) -> int:
+        known = self._known.get(term)
+        if known is None:
+            at = bisect_left(range(len(self._tokens)), term, key=lambda place: self._tokens[place].as_py())
+            known = at if at < len(self._tokens) and self._tokens[at].as_py() == term else -1
+            if known >= 0:  # a query's unknown words are never kept
+                self._known[term] = known
+        return known
+
+    def bm25(self, unit: Unit, term_numbers: Sequence[int]) -> Floats:
+        """Return the BM25 score of each turn, window or prior (by its turn) or of each session, 0 without a match."""
+        offsets, rows, scores = self._lists[unit]
+        slices = [
+            (rows[offsets[term] : offsets[term + 1]], scores[offsets[term] : offsets[term + 1]])
+            for term in term_numbers
+        ]
+        return add_scores(slices, self.sessions if unit == "session" else len(self))
+
+    def cosines(self, query: Floats) -> Floats:
+        """Return the cosine of each turn with the unit vector `query` `[dimension]`; 0 where a turn has no vector."""
+        return self._vectors.products(query, self._first_vector, self._first_vector + len(self))
+
+    def span_cosines(self, unit: Literal["window", "prior"], cosines: Floats) -> Floats:
+        """Return the cosine of each window or prior: the sum of its turns' over the norm of the vectors' sum."""
+        first, stop, norm = self._window if unit == "window" else self._prior
+        total = np.concatenate([[0.0], np.cumsum(cosines, dtype=np.float64)])
+        sums = total[stop] - total[first]
+        cosine: Floats = np.divide(sums, norm, out=np.zeros(len(norm)), where=norm > 0).astype(np.float32)
+        return cosine
+
+
+def words(text: str) -> str:
+    """Return the folded words of `text` between single blanks, with one at each end, to look for whole names in.
+
+    >>> words("Did Ana-Maria's dog bark?")
+    " did ana maria s dog bark "
+    """
+    return " " + " ".join("".join(c if c.isalnum() else " " for c in fold(text)).split()) + " "
+
+
+def _single(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _numpy(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = _single(table, name).to_numpy(zero_copy_only=False)
+    return array
+
+
+def _times(table: pa.Table, name: str) -> Ints:
+    unknown = pa.scalar(UNKNOWN_TIME, pa.int64())
+    return np.asarray(_single(table, name).cast(TIME).cast(pa.int64()).fill_null(unknown).to_numpy(), np.int64)
+
+
+def _lists(postings: pa.Table, unit: Unit) -> tuple[Ints, npt.NDArray[np.uint32], Floats]:
+    rows, scores = _single(postings, f"{unit}_rows"), _single(postings, f"{unit}_scores")
+    return np.asarray(rows.offsets.to_numpy()), rows.values.to_numpy(), scores.values.to_numpy()
