@@ -132,6 +132,50 @@ class PropagateConfig(Section):
     """Of the hyperedges of one node."""
 
 
+class SegmentConfig(Section):
+    """How sessions are cut into episodes."""
+
+    max_turns: Annotated[int, Field(ge=1, le=10_000)] = 40
+    """The most turns of an episode."""
+    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2_000
+    """The most tokens of an episode, a token being four bytes; a longer turn is an episode of its own."""
+    max_idle_hours: Annotated[float, Field(gt=0.0, le=100_000.0)] = 6.0
+    """A turn that follows after a longer silence begins an episode."""
+    min_turns: Annotated[int, Field(ge=1, le=100)] = 2
+    """Below it only silence and the caps end an episode."""
+    pause_minutes: Annotated[float, Field(gt=0.0, le=1_000_000.0)] = 30.0
+    """A longer pause speaks for a new episode, more so with each doubling."""
+    vector_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 1.0
+    """How much the cosines between a turn and those before it count."""
+    word_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 1.0
+    """How much the terms that a turn takes up count."""
+    cue_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 1.0
+    """How much questions, answers and words such as `that` count."""
+    time_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 1.0
+    """How much each doubling of a pause counts, in log odds."""
+    threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.43
+    """How probable a new episode must be; a higher one gives fewer and longer episodes."""
+
+
+class ExtractConfig(Section):
+    """How turns become facts."""
+
+    max_fact_chars: Annotated[int, Field(ge=64, le=8_192)] = 320
+    """What a turn says beyond this becomes further facts, cut between sentences."""
+    max_turn_facts: Annotated[int, Field(ge=1, le=1_024)] = 16
+    """A turn that would give more facts gives as many longer ones."""
+    max_keywords: Annotated[int, Field(ge=0, le=64)] = 8
+    answer_turns: Annotated[int, Field(ge=1, le=32)] = 3
+    """How many turns a question waits for its answer."""
+
+
+class ConsolidateConfig(Section):
+    """When two facts are one."""
+
+    near_duplicate_cosine: Annotated[float, Field(ge=0.0, le=1.0)] = 0.9
+    """Statements of the same words but for articles, fillers and contractions are one from this similarity on."""
+
+
 class RetrieveConfig(Section):
     """Defaults of a query."""
 
@@ -153,6 +197,9 @@ class Config(Section):
     inputs: list[InputConfig] = []
     imports: ImportConfig = ImportConfig()
     encoder: EncoderConfig = EncoderConfig()
+    segment: SegmentConfig = SegmentConfig()
+    extract: ExtractConfig = ExtractConfig()
+    consolidate: ConsolidateConfig = ConsolidateConfig()
     group: GroupConfig = GroupConfig()
     propagate: PropagateConfig = PropagateConfig()
     index: IndexConfig = IndexConfig()

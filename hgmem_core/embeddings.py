@@ -1,11 +1,12 @@
-"""Turns to EMBEDDING rows: what text an encoder sees of a turn, one namespace at a time."""
+"""Texts to EMBEDDING rows: what an encoder sees of a turn or a node, one namespace at a time."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from hgmem_core.encoding import Encoder, Vectors, encode_texts
-from hgmem_core.index import namespace_ranges
-from hgmem_core.schemas import OUTCOME, conform, embedding_schema
+from hgmem_core.schemas import OUTCOME, conform, embedding_schema, namespace_ranges
 from hgmem_core.turns import date_texts, turn_texts
 
 EMBEDDINGS_REVISION = 1
@@ -18,37 +19,53 @@ def dated_texts(turns: pa.Table) -> list[str]:
 
 
 def embed_turns(turns: pa.Table, encoder: Encoder, batch_size: int) -> tuple[pa.Table, pa.Table]:
-    """Encode the dated text of every turn; see `hgmem_core.encoding.encode_texts`.
+    """Encode the dated text of every turn; see `embed_nodes`."""
+    texts: list[str] = []
+    for _, start, stop in namespace_ranges(turns):
+        texts += dated_texts(turns.slice(start, stop - start))
+    return embed_nodes("turn", turns.select(["namespace", "turn_id"]), texts, encoder, batch_size)
+
+
+def embed_nodes(
+    level: str, nodes: pa.Table, texts: Sequence[str], encoder: Encoder, batch_size: int
+) -> tuple[pa.Table, pa.Table]:
+    """Encode the text of every node, one namespace at a time; see `hgmem_core.encoding.encode_texts`.
+
+    Args:
+        level: The nodes' level.
+        nodes: Their namespace and id, two columns in this order, sorted by namespace.
+        texts: What stands for each.
+        encoder: Makes the vectors.
+        batch_size: Pieces of text in one call.
 
     Returns:
-        EMBEDDING of level `turn`, variant `base`, and OUTCOME of stage `encode`: `empty` for a turn of which the
+        EMBEDDING of the level, variant `base`, and OUTCOME of stage `encode_<level>s`: `empty` for a node of which the
         encoder sees no token, which then has no vector.
     """
     parts: list[Vectors] = [np.zeros((0, encoder.identity.dimension), np.float32)]
-    for _, start, stop in namespace_ranges(turns):
-        parts.append(encode_texts(encoder, dated_texts(turns.slice(start, stop - start)), batch_size))
+    parts += [encode_texts(encoder, texts[start:stop], batch_size) for _, start, stop in namespace_ranges(nodes)]
     vectors = np.concatenate(parts)
     has_vector = np.asarray(vectors.any(axis=1))
     schema = embedding_schema(encoder.identity.dimension)
-    kept = turns.filter(pa.array(has_vector))
+    kept = nodes.filter(pa.array(has_vector))
     size = kept.num_rows
     values = pa.array(vectors[has_vector].reshape(-1))
     embeddings = pa.table(
         {
-            "namespace": kept.column("namespace"),
-            "level": pa.array(["turn"] * size),
-            "node_id": kept.column("turn_id"),
-            "variant": pa.array(["base"] * size),
+            "namespace": kept.column(0),
+            "level": pa.array([level] * size, pa.large_string()),
+            "node_id": kept.column(1),
+            "variant": pa.array(["base"] * size, pa.large_string()),
             "vector": pa.FixedSizeListArray.from_arrays(values, encoder.identity.dimension),
         }
     )
     outcomes = pa.table(
         {
-            "namespace": turns.column("namespace"),
-            "stage": pa.array(["encode"] * turns.num_rows, pa.large_string()),
-            "row_id": turns.column("turn_id"),
+            "namespace": nodes.column(0),
+            "stage": pa.array([f"encode_{level}s"] * nodes.num_rows, pa.large_string()),
+            "row_id": nodes.column(1),
             "outcome": pa.array(np.where(has_vector, "ok", "empty")),
-            "passes": pa.array(np.ones(turns.num_rows, np.int32)),
+            "passes": pa.array(np.ones(nodes.num_rows, np.int32)),
             "reason": pa.array(
                 [None if seen else "the encoder sees no token" for seen in has_vector.tolist()], pa.string()
             ),

@@ -6,15 +6,18 @@ for every λ: with s = Agg h_e, a cosine with h + λ s needs the products of the
 node, h·s and s·s.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hgmem_core.lexical import Floats
-from hgmem_core.schemas import SCHEMA_VERSION, STRING, TIME, TableSchema
+from hgmem_core.schemas import SCHEMA_VERSION, STRING, TIME, TableSchema, namespace_ranges
+from hgmem_core.units import TurnTerms
 
 Level = Literal["topic", "episode", "fact"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -60,25 +63,97 @@ class GraphTables:
     propagated: pa.Table
 
 
-def weighted_terms(level: Level, row: Mapping[str, Any], narrative: str) -> list[tuple[str, int]]:
+@dataclass(frozen=True, slots=True)
+class NamespaceNodes:
+    """The nodes of one namespace, numbered topics, then episodes, then facts, each by id.
+
+    Attributes:
+        rows: Their columns of GRAPH_NODE, without the vectors' ones.
+        terms: What BM25 sees of each.
+        episode: The number of each turn's episode, int32 `[turns]`.
+    """
+
+    rows: list[dict[str, Any]]
+    terms: list[list[str]]
+    episode: npt.NDArray[np.int32]
+
+
+class GraphRows:
+    """The tables of a bucket's hypergraph, ready to be taken apart by namespace."""
+
+    def __init__(self, tables: GraphTables) -> None:
+        """Find where each namespace's rows lie and who belongs to whom."""
+        self._tables = {"topic": tables.topics, "episode": tables.episodes, "fact": tables.facts}
+        self._ranges = {
+            level: {name: (start, stop) for name, start, stop in namespace_ranges(table)}
+            for level, table in self._tables.items()
+        }
+        self._members: defaultdict[str, list[str]] = defaultdict(list)
+        edges, nodes = (tables.incidences.column(name).to_pylist() for name in ("hyperedge_id", "node_id"))
+        for edge, node in zip(edges, nodes, strict=True):
+            self._members[edge].append(node)
+
+    def of(
+        self, namespace: str, turn_ids: Sequence[str], turns: TurnTerms, tokenize: Callable[[str], list[str]]
+    ) -> NamespaceNodes:
+        """Return the nodes of a namespace whose turns have these ids and terms."""
+        row_of_turn = {turn: row for row, turn in enumerate(turn_ids)}
+        level_rows = {level: self._level(level, namespace) for level in LEVELS}
+        number = {node[f"{level}_id"]: at for level in LEVELS for at, node in enumerate(level_rows[level])}
+        episode = np.zeros(len(turn_ids), np.int32)
+        rows, terms = [], []
+        for level in LEVELS:
+            for at, node in enumerate(level_rows[level]):
+                sources = [row_of_turn[turn] for turn in node.get("turn_ids", ()) if turn in row_of_turn]
+                if level == "episode":
+                    episode[sources] = at
+                members = [number[member] for member in self._members[node[f"{level}_id"]] if member in number]
+                rows.append(_node_row(namespace, level, node, sources, sorted(members)))
+                narrative = [term for row in sources for term in turns.dated(row)] if level == "episode" else []
+                weighted = [(tokenize(field), weight) for field, weight in weighted_fields(level, node)]
+                terms.append([term for field, weight in weighted for term in field * weight] + narrative)
+        return NamespaceNodes(rows, terms, episode)
+
+    def _level(self, level: Level, namespace: str) -> list[dict[str, Any]]:
+        start, stop = self._ranges[level].get(namespace, (0, 0))
+        rows: list[dict[str, Any]] = self._tables[level].slice(start, stop - start).to_pylist()
+        return rows
+
+
+def _node_row(
+    namespace: str, level: Level, node: Mapping[str, Any], sources: list[int], members: list[int]
+) -> dict[str, Any]:
+    is_fact = level == "fact"
+    return {
+        "namespace": namespace,
+        "level": level,
+        "node_id": node[f"{level}_id"],
+        "title": None if is_fact else node["title"],
+        "text": node["text"] if is_fact else node["summary"],
+        "started_at": node["valid_from"] if is_fact else node["started_at"],
+        "ended_at": node["valid_to"] if is_fact else node["ended_at"],
+        "superseded_by": node["superseded_by"] if is_fact else None,
+        "turn_rows": sources,
+        "members": members,
+    }
+
+
+def weighted_fields(level: Level, node: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Return the fields of a node that BM25 sees, each with how often it counts (HyperMem's field weights).
 
-    `narrative` is the whole text of an episode: the dated texts of its turns.
+    An episode's whole text, which counts once, is not among them: its turns' terms are at hand.
     """
     if level == "topic":
-        return [(row["title"], 3), (" ".join(row["keywords"]), 2), (row["summary"], 1)]
+        return [(node["title"], 3), (" ".join(node["keywords"]), 2), (node["summary"], 1)]
     if level == "episode":
-        return [(row["title"], 3), (row["summary"], 2), (narrative, 1)]
-    fields = [(row["text"], 3), (" ".join(row["queries"]), 2), (" ".join(row["keywords"]), 1)]
-    return [*fields, (row["time_phrase"] or "", 1), (row["place"] or "", 1)]
+        return [(node["title"], 3), (node["summary"], 2)]
+    fields = [(node["text"], 3), (" ".join(node["queries"]), 2), (" ".join(node["keywords"]), 1)]
+    return [*fields, (node["time_phrase"] or "", 1), (node["place"] or "", 1)]
 
 
-def dense_text(level: Level, row: Mapping[str, Any], date: str) -> str:
-    """Return the text of a node that the encoder sees; `date` says when its first source was said."""
-    if level == "fact":
-        parts = [date.strip(), row["text"], " ".join(row["queries"]), row["place"]]
-    else:
-        parts = [date.strip(), row["title"], row["summary"]]
+def dense_text(level: Level, node: Mapping[str, Any]) -> str:
+    """Return the text of a node that the encoder sees. A fact's has no date: dated ones were found less well."""
+    parts = [node["text"]] if level == "fact" else [node["title"], node["summary"]]
     return " ".join(part for part in parts if part)
 
 
@@ -111,8 +186,3 @@ def propagated_cosines(
     length = np.sqrt(np.maximum(1 + 2 * weight * dot + weight * weight * square, 1e-12))
     cosines: Floats = (product / length).astype(np.float32)
     return cosines
-
-
-def list_column(lists: Sequence[Sequence[int]]) -> pa.Array:
-    """Return row numbers as a list column."""
-    return pa.array(lists, _ROWS)

@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from hgmem_core.config import GroupConfig
 from hgmem_core.ids import topic_id
-from hgmem_core.index import namespace_ranges
 from hgmem_core.propagate import vectors_of
-from hgmem_core.schemas import INCIDENCE, OUTCOME, TOPIC, conform
+from hgmem_core.schemas import INCIDENCE, TOPIC, conform, namespace_ranges, ok_outcomes
 
 GROUP_REVISION = 1
 """Raised when equal episodes give other topics."""
@@ -68,7 +67,7 @@ def group(
     return (
         conform(pa.Table.from_pylist(topics, TOPIC.arrow), TOPIC),
         conform(pa.Table.from_pylist(incidences, INCIDENCE.arrow), INCIDENCE),
-        _outcomes(episodes),
+        ok_outcomes("group", episodes.column("namespace"), episodes.column("episode_id")),
     )
 
 
@@ -163,14 +162,11 @@ def _describe(
     ]
 
 
-def _outcomes(episodes: pa.Table) -> pa.Table:
-    count = episodes.num_rows
-    columns = {
-        "namespace": episodes.column("namespace"),
-        "stage": pa.array(["group"] * count),
-        "row_id": episodes.column("episode_id"),
-        "outcome": pa.array(["ok"] * count),
-        "passes": pa.array([1] * count, pa.int32()),
-        "reason": pa.nulls(count, pa.large_string()),
-    }
-    return conform(pa.table(columns), OUTCOME)
+def names_of_episodes(facts: pa.Table, incidences: pa.Table) -> dict[str, set[str]]:
+    """Return for each episode the entities of its facts, FACT and INCIDENCE of kind `episode`."""
+    entities = dict(zip(facts.column("fact_id").to_pylist(), facts.column("entities").to_pylist(), strict=True))
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    edges, nodes = (incidences.column(name).to_pylist() for name in ("hyperedge_id", "node_id"))
+    for edge, node in zip(edges, nodes, strict=True):
+        names[edge].update(entities.get(node, ()))
+    return dict(names)

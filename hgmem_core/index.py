@@ -5,8 +5,10 @@ of their dated texts: the vector of a window is the normalised mean of its turns
 cosines over a stored norm.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hgmem_core.config import IndexConfig
+from hgmem_core.graph import GRAPH_NODE, LEVELS, GraphRows, GraphTables, edge_products
 from hgmem_core.lexical import Floats, Ints, Postings, score_postings
-from hgmem_core.schemas import TURN, TableSchema
-from hgmem_core.units import AFTER, BEFORE, UNITS, session_spans, unit_counts
+from hgmem_core.propagate import vectors_of
+from hgmem_core.schemas import TURN, TableSchema, namespace_ranges
+from hgmem_core.tokens import tokenizer
+from hgmem_core.units import AFTER, BEFORE, UNITS, session_spans, turn_terms, unit_counts
 
-INDEX_REVISION = 1
+INDEX_REVISION = 2
 """Raised when equal turns and vectors give other index files."""
 
 NODE = TableSchema(
@@ -28,6 +33,7 @@ NODE = TableSchema(
         [
             *TURN.arrow,
             pa.field("session", pa.int32(), nullable=False),
+            pa.field("episode", pa.int32(), nullable=False),
             pa.field("id_rank", pa.int32(), nullable=False),
             pa.field("has_vector", pa.bool_(), nullable=False),
             pa.field("window_norm", pa.float32(), nullable=False),
@@ -37,8 +43,8 @@ NODE = TableSchema(
     ),
     TURN.clock,
 )
-"""TURN and what a search needs beside it: the session's number and the id's rank within the namespace, whether the
-turn has a vector, and the norms of the vector sums of its window and prior."""
+"""TURN and what a search needs beside it: the numbers of its session and episode and the rank of its id within the
+namespace, whether it has a vector, and the norms of the vector sums of its window and prior."""
 
 POSTING = pa.schema(
     [
@@ -51,16 +57,19 @@ POSTING = pa.schema(
     ],
     metadata=NODE.arrow.metadata,
 )
-"""One row a (namespace, token), sorted; rows count from the namespace's first, sessions from its first session."""
+"""One row a (namespace, token), sorted; a unit's rows count from the namespace's first of that unit."""
 
 NAMESPACE = pa.schema(
     [
         pa.field("namespace", pa.large_string(), nullable=False),
-        *(pa.field(name, pa.int64(), nullable=False) for name in ("first_row", "rows", "first_token", "tokens")),
+        *(
+            pa.field(name, pa.int64(), nullable=False)
+            for name in "first_row rows first_token tokens first_node topics episodes facts".split()
+        ),
     ],
     metadata=NODE.arrow.metadata,
 )
-"""Where the rows and the tokens of each namespace lie; sorted by namespace."""
+"""Where the turns, tokens and graph nodes of each namespace lie; sorted by namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,64 +78,97 @@ class BucketIndex:
 
     namespaces: pa.Table
     nodes: pa.Table
+    graph_nodes: pa.Table
     postings: pa.Table
     vectors: Floats
+    graph_vectors: Floats
+    propagated_vectors: Floats
 
 
-def namespace_ranges(table: pa.Table) -> Iterator[tuple[str, int, int]]:
-    """Yield each namespace of a table sorted by namespace, with its first row and the row after its last."""
-    if table.num_rows:
-        column = table.column("namespace").combine_chunks()
-        runs = pc.run_end_encode(column, run_end_type=pa.int64())
-        ends = runs.run_ends.to_numpy()
-        yield from zip(runs.values.to_pylist(), np.concatenate([[0], ends[:-1]]).tolist(), ends.tolist(), strict=True)
-
-
-def build_index(turns: pa.Table, embeddings: pa.Table, dimension: int, config: IndexConfig) -> BucketIndex:
-    """Index the turns of one bucket.
+def build_index(
+    turns: pa.Table,
+    embeddings: pa.Table,
+    graph: GraphTables,
+    dimension: int,
+    config: IndexConfig,
+    propagation: float,
+) -> BucketIndex:
+    """Index the turns and the hypergraph of one bucket.
 
     Args:
         turns: TURN, sorted by its key.
         embeddings: EMBEDDING rows of level `turn`, variant `base`; a turn without one is found by words only.
+        graph: What the other stages say of these turns; every turn is in an episode.
         dimension: Floats in a vector.
         config: Language of stems, BM25 constants.
+        propagation: λ with which the propagated vectors were made.
     """
-    vectors, has_vector = _aligned_vectors(turns, embeddings, dimension)
-    columns = {name: np.zeros(turns.num_rows, np.int32) for name in ("session", "id_rank")}
+    vectors, has_vector = _aligned_vectors(turns.column("turn_id"), embeddings, dimension)
+    columns = {name: np.zeros(turns.num_rows, np.int32) for name in ("session", "episode", "id_rank")}
     norms = {name: np.zeros(turns.num_rows, np.float32) for name in ("window_norm", "prior_norm")}
-    namespaces: list[tuple[str, int, int, int, int]] = []
+    tokenize = tokenizer(config.language)
+    graph_rows = GraphRows(graph)
+    namespaces: list[tuple[str | int, ...]] = []
     tokens: list[str] = []
+    nodes: list[dict[str, Any]] = []
     postings: dict[str, list[Postings]] = {unit: [] for unit in UNITS}
     for namespace, start, stop in namespace_ranges(turns):
         rows = turns.slice(start, stop - start)
+        terms = turn_terms(rows, tokenize)
+        own = graph_rows.of(namespace, rows.column("turn_id").to_pylist(), terms, tokenize)
         session = _session_numbers(rows)
         columns["session"][start:stop] = session
+        columns["episode"][start:stop] = own.episode
         columns["id_rank"][start:stop] = _ranks(rows.column("turn_id"))
         for name, last in (("window_norm", AFTER), ("prior_norm", 0)):
             norms[name][start:stop] = _span_norms(vectors[start:stop], *session_spans(session, BEFORE, last))
-        vocabulary, counts = unit_counts(rows, session, config)
-        namespaces.append((namespace, start, stop - start, len(tokens), len(vocabulary)))
+        vocabulary, counts = unit_counts(terms, session, own.episode, own.terms)
+        levels = Counter(row["level"] for row in own.rows)
+        place = (namespace, start, stop - start, len(tokens), len(vocabulary), len(nodes))
+        namespaces.append((*place, *(levels[level] for level in LEVELS)))
         tokens += vocabulary
+        nodes += own.rows
         for unit in UNITS:
             postings[unit].append(score_postings(counts[unit], config.k1, config.b))
-    arrays = [*turns.columns, *(pa.array(columns[name]) for name in ("session", "id_rank")), pa.array(has_vector)]
-    arrays += [pa.array(norms[name]) for name in ("window_norm", "prior_norm")]
+    arrays = [*turns.columns, *(pa.array(columns[name]) for name in columns), pa.array(has_vector)]
+    arrays += [pa.array(norms[name]) for name in norms]
+    graph_nodes, base, propagated = _graph_nodes(nodes, graph, dimension, propagation)
     return BucketIndex(
         namespaces=_rows_table(namespaces, NAMESPACE),
         nodes=pa.Table.from_arrays(arrays, schema=NODE.arrow),
+        graph_nodes=graph_nodes,
         postings=_postings_table(tokens, postings),
         vectors=vectors,
+        graph_vectors=base,
+        propagated_vectors=propagated,
     )
 
 
-def _aligned_vectors(turns: pa.Table, embeddings: pa.Table, dimension: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Put the vectors into the order of the turns; zeros where a turn has none."""
-    place = pc.index_in(turns.column("turn_id"), value_set=embeddings.column("node_id").combine_chunks())
+def _graph_nodes(
+    rows: list[dict[str, Any]], graph: GraphTables, dimension: int, propagation: float
+) -> tuple[pa.Table, Floats, Floats]:
+    """Return GRAPH_NODE with the vectors of its rows, base and propagated."""
+    ids = pa.chunked_array([pa.array([row["node_id"] for row in rows], pa.large_string())])
+    base, has_vector = _aligned_vectors(ids, graph.base, dimension)
+    propagated, _ = _aligned_vectors(ids, graph.propagated, dimension)
+    dot, square = edge_products(base, propagated, propagation)
+    columns: dict[str, Any] = {
+        name: [row[name] for row in rows] for name in GRAPH_NODE.arrow.names if rows and name in rows[0]
+    }
+    columns |= {"has_vector": has_vector, "edge_dot": dot, "edge_square": square}
+    arrays = [pa.array(columns.get(field.name, []), field.type) for field in GRAPH_NODE.arrow]
+    return pa.Table.from_arrays(arrays, schema=GRAPH_NODE.arrow), base, propagated
+
+
+def _aligned_vectors(
+    ids: pa.ChunkedArray, embeddings: pa.Table, dimension: int
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Put the vectors into the order of the ids; zeros where one has none."""
+    place = pc.index_in(ids, value_set=embeddings.column("node_id").combine_chunks())
     found = pc.is_valid(place).to_numpy()
-    vectors = np.zeros((turns.num_rows, dimension), np.float32)
+    vectors = np.zeros((len(ids), dimension), np.float32)
     if embeddings.num_rows:
-        every = embeddings.column("vector").combine_chunks().flatten().to_numpy().reshape(-1, dimension)
-        vectors[found] = every[pc.drop_null(place).to_numpy()]
+        vectors[found] = vectors_of(embeddings)[pc.drop_null(place).to_numpy()]
     return vectors, found
 
 

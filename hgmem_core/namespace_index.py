@@ -4,13 +4,15 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hgmem_core.graph import LEVELS, Level
 from hgmem_core.lexical import Floats, Ints, add_scores
+from hgmem_core.namespace_graph import NamespaceGraph, VectorRows
 from hgmem_core.schemas import TIME
 from hgmem_core.tokens import fold
 from hgmem_core.turns import UNKNOWN_TIME
@@ -32,23 +34,34 @@ class TieOrder:
         return cls(rank.astype(np.uint64), row)
 
 
-class VectorRows(Protocol):
-    """The vectors of a bucket, wherever they are kept."""
+@dataclass(frozen=True, slots=True)
+class BucketFiles:
+    """The files of a bucket's index, opened; see `hgmem_core.index.BucketIndex`.
 
-    def products(self, query: Floats, start: int, stop: int) -> Floats:
-        """Return the inner products of rows `start` to `stop` - 1 with `query`, float32 `[stop - start]`."""
-        ...
+    Attributes:
+        propagation: λ with which the propagated vectors were made.
+    """
+
+    namespaces: pa.Table
+    nodes: pa.Table
+    graph_nodes: pa.Table
+    postings: pa.Table
+    vectors: VectorRows
+    graph_vectors: VectorRows
+    propagated_vectors: VectorRows
+    propagation: float
 
 
 class IndexReader:
     """A bucket's index, opened: gives out the part of one namespace, and nothing that spans two."""
 
-    def __init__(self, namespaces: pa.Table, nodes: pa.Table, postings: pa.Table, vectors: VectorRows) -> None:
-        """Take the tables of a `BucketIndex` and its vectors; memory-mapped ones stay so."""
-        self._ranges = {row["namespace"]: row for row in namespaces.to_pylist()}
-        self._nodes = nodes.combine_chunks()
-        self._postings = postings.combine_chunks()
-        self._vectors = vectors
+    def __init__(self, files: BucketFiles) -> None:
+        """Take the files of a bucket; memory-mapped ones stay so."""
+        self._files = files
+        self._ranges = {row["namespace"]: row for row in files.namespaces.to_pylist()}
+        self._nodes = files.nodes.combine_chunks()
+        self._graph_nodes = files.graph_nodes.combine_chunks()
+        self._postings = files.postings.combine_chunks()
 
     def namespaces(self) -> list[str]:
         """The namespaces of the bucket, in order."""
@@ -59,25 +72,44 @@ class IndexReader:
         found = self._ranges.get(namespace)
         if found is None:
             return None
-        start, rows = found["first_row"], found["rows"]
+        files = self._files
+        counts: dict[Level, int] = {level: found[f"{level}s"] for level in LEVELS}
+        graph = NamespaceGraph(
+            self._graph_nodes.slice(found["first_node"], sum(counts.values())),
+            counts,
+            files.graph_vectors,
+            files.propagated_vectors,
+            found["first_node"],
+            files.propagation,
+        )
         return NamespaceIndex(
-            self._nodes.slice(start, rows),
+            self._nodes.slice(found["first_row"], found["rows"]),
             self._postings.slice(found["first_token"], found["tokens"]),
-            self._vectors,
-            start,
+            files.vectors,
+            found["first_row"],
+            graph,
         )
 
 
 class NamespaceIndex:
     """The rows, postings and vectors of one namespace. Arrays are views; row numbers count from its first turn."""
 
-    def __init__(self, nodes: pa.Table, postings: pa.Table, vectors: VectorRows, first_vector: int) -> None:
+    def __init__(
+        self, nodes: pa.Table, postings: pa.Table, vectors: VectorRows, first_vector: int, graph: NamespaceGraph
+    ) -> None:
         """Take slices that hold one namespace and nothing else; its vectors begin at row `first_vector`."""
         self.nodes = nodes
+        self.graph = graph
         self._vectors = vectors
         self._first_vector = first_vector
         self.session = _numpy(nodes, "session")
+        self.episode = _numpy(nodes, "episode")
         self.sessions = int(self.session[-1]) + 1
+        self._documents = {
+            "session": self.sessions,
+            "episode": graph.counts["episode"],
+            "graph": sum(graph.counts.values()),
+        }
         self.id_order = TieOrder.of(_numpy(nodes, "id_rank"))
         self.session_order = TieOrder.of(np.arange(self.sessions))
         self.vector_rows: Ints = np.flatnonzero(_numpy(nodes, "has_vector"))
@@ -148,13 +180,13 @@ class NamespaceIndex:
         return known
 
     def bm25(self, unit: Unit, term_numbers: Sequence[int]) -> Floats:
-        """Return the BM25 score of each turn, window or prior (by its turn) or of each session, 0 without a match."""
+        """Return the BM25 score of each document of a unit, 0 without a match; a window or prior is its turn's."""
         offsets, rows, scores = self._lists[unit]
         slices = [
             (rows[offsets[term] : offsets[term + 1]], scores[offsets[term] : offsets[term + 1]])
             for term in term_numbers
         ]
-        return add_scores(slices, self.sessions if unit == "session" else len(self))
+        return add_scores(slices, self._documents.get(unit, len(self)))
 
     def cosines(self, query: Floats) -> Floats:
         """Return the cosine of each turn with the unit vector `query` `[dimension]`; 0 where a turn has no vector."""

@@ -35,7 +35,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A frozen way to rank turns. One leg keeps its own scores, several are joined by reciprocal rank fusion.
+    """Ranked lists of turns. One leg keeps its own scores, several are joined by reciprocal rank fusion.
 
     Attributes:
         name: What users call it.
@@ -48,14 +48,70 @@ class Recipe:
     other_speaker: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """A weighted sum over words and the levels of the hypergraph, each scaled to [0, 1] within the query.
+
+    score(turn) = words / 3 · (S(bm25 dated) + S(bm25 window) + S(bm25 prior)) + fact · S(f) + episode · S(bm25 of its
+    episode) + topic · S(t), where f is the best cosine of the facts that the turn is the best source of, and t the best
+    f in a topic of its episode.
+
+    Attributes:
+        propagation: λ of the fact vectors.
+        other_speaker: See `Recipe`.
+    """
+
+    name: str
+    words: float = 0.4
+    fact: float = 0.6
+    episode: float = 0.1
+    topic: float = 0.2
+    propagation: float = 0.5
+    other_speaker: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class CoarseToFine:
+    """HyperMem's retrieval: topics, then their episodes, then their facts; at each stage BM25 and cosine by RRF.
+
+    Attributes:
+        topics: k_T, topics kept; 0 leaves the stage out, so that all episodes are candidates.
+        episodes: k_E, episodes kept; 0 leaves the stage out, so that all facts are candidates.
+        facts: k_F, facts kept.
+        candidates: Of each list, how many take part in the fusion of a stage.
+        propagation: λ of the vectors.
+        episode_context: Whether a context shows the episodes.
+        fact_context: Whether a context shows the facts.
+    """
+
+    name: str
+    topics: int = 10
+    episodes: int = 10
+    facts: int = 30
+    candidates: int = 100
+    propagation: float = 0.5
+    episode_context: bool = True
+    fact_context: bool = True
+
+
+AnyRecipe = Recipe | Blend | CoarseToFine
+
+
 class RecipeError(ValueError):
     """No such recipe; the message lists those there are."""
 
 
 _TURN_LEGS = (Leg("bm25", "turn"), Leg("dense", "turn"))
 _WINDOW_LEGS = (*_TURN_LEGS, Leg("bm25", "window"), Leg("dense", "window"))
+_UNTRAINED_LEGS = (
+    Leg("bm25", "dated"),
+    *_WINDOW_LEGS[1:],
+    Leg("bm25", "prior"),
+    Leg("dense", "prior"),
+    Leg("bm25", "session", 0.5),
+)
 
-RECIPES = MappingProxyType(
+RECIPES: MappingProxyType[str, AnyRecipe] = MappingProxyType(
     {
         recipe.name: recipe
         for recipe in (
@@ -63,26 +119,25 @@ RECIPES = MappingProxyType(
             Recipe("dense", _TURN_LEGS[1:]),
             Recipe("hybrid", _TURN_LEGS),
             Recipe("hybrid-window", _WINDOW_LEGS),
-            Recipe(
-                "untrained",
-                (
-                    Leg("bm25", "dated"),
-                    *_WINDOW_LEGS[1:],
-                    Leg("bm25", "prior"),
-                    Leg("dense", "prior"),
-                    Leg("bm25", "session", 0.5),
-                ),
-                other_speaker=0.85,
-            ),
+            Recipe("untrained", _UNTRAINED_LEGS, other_speaker=0.85),
+            Blend("hypergraph"),
+            CoarseToFine("hypermem"),
+            CoarseToFine("hypermem:no-fact-context", fact_context=False),
+            CoarseToFine("hypermem:no-episode-context", episode_context=False),
+            CoarseToFine("hypermem:no-topic-stage", topics=0),
+            CoarseToFine("hypermem:no-topic-no-episode-stage", topics=0, episodes=0),
+            CoarseToFine("hypermem:lambda=0", propagation=0.0),
+            CoarseToFine("hypermem:lambda=0.5", propagation=0.5),
+            CoarseToFine("hypermem:lambda=1", propagation=1.0),
         )
     }
 )
 
-DEFAULT_RECIPE = "untrained"
+DEFAULT_RECIPE = "hypergraph"
 """What `default` stands for; a version records it, so that a later default does not change its answers."""
 
 
-def find_recipe(name: str, default: str = DEFAULT_RECIPE) -> Recipe:
+def find_recipe(name: str, default: str = DEFAULT_RECIPE) -> AnyRecipe:
     """Return the recipe called `name`; `default` is the name of the one behind the alias.
 
     Raises:
@@ -92,3 +147,8 @@ def find_recipe(name: str, default: str = DEFAULT_RECIPE) -> Recipe:
     if recipe is None:
         raise RecipeError(f"no recipe {name!r}; there are default, {', '.join(RECIPES)}")
     return recipe
+
+
+def needs_vector(recipe: AnyRecipe) -> bool:
+    """Tell whether a query needs a vector under a recipe."""
+    return not isinstance(recipe, Recipe) or any(leg.kind == "dense" for leg in recipe.legs)

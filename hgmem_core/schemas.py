@@ -4,8 +4,10 @@ Strings are `large_string`, so that a block of text may exceed 2 GiB; times are 
 metadata is a JSON string. Every table starts with `namespace` and is sorted by its key.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -186,6 +188,20 @@ def conform(table: pa.Table, schema: TableSchema) -> pa.Table:
     return result
 
 
+def ok_outcomes(stage: str, namespaces: pa.ChunkedArray, row_ids: pa.ChunkedArray) -> pa.Table:
+    """Return OUTCOME rows that say that every input row of a stage came through."""
+    count = len(row_ids)
+    columns = {
+        "namespace": namespaces,
+        "stage": pa.array([stage] * count, STRING),
+        "row_id": row_ids,
+        "outcome": pa.array(["ok"] * count, STRING),
+        "passes": pa.array(np.ones(count, np.int32)),
+        "reason": pa.nulls(count, STRING),
+    }
+    return conform(pa.table(columns), OUTCOME)
+
+
 def _refuse_repeated_keys(table: pa.Table, schema: TableSchema) -> None:
     """Raise on the first key that two rows share; `table` is sorted by its key, so they are neighbours."""
     same = None
@@ -197,3 +213,12 @@ def _refuse_repeated_keys(table: pa.Table, schema: TableSchema) -> None:
     if first >= 0:
         key = {name: table.column(name)[first].as_py() for name in schema.key}
         raise SchemaError(f"{schema.name}: two rows share the key {key}")
+
+
+def namespace_ranges(table: pa.Table) -> Iterator[tuple[str, int, int]]:
+    """Yield each namespace of a table sorted by namespace, with its first row and the row after its last."""
+    if table.num_rows:
+        column = table.column("namespace").combine_chunks()
+        runs = pc.run_end_encode(column, run_end_type=pa.int64())
+        ends = runs.run_ends.to_numpy()
+        yield from zip(runs.values.to_pylist(), np.concatenate([[0], ends[:-1]]).tolist(), ends.tolist(), strict=True)

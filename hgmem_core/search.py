@@ -1,22 +1,28 @@
-"""One query against one namespace: filters, ranked lists, fusion, hits with their turns."""
+"""One query against one namespace: filters, the recipe, hits with their turns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from hgmem_core.blend import blend
+from hgmem_core.hypermem import coarse_to_fine, turns_of
 from hgmem_core.lexical import Floats
-from hgmem_core.namespace_index import NamespaceIndex, TieOrder, words
-from hgmem_core.recipes import DEPTH, RRF_K, Leg, Recipe
+from hgmem_core.namespace_index import NamespaceIndex
+from hgmem_core.ranking import (
+    Mask,
+    Query,
+    Ranking,
+    Reranker,
+    Rows,
+    best_rows,
+    empty_ranking,
+    finite_vector,
+    speaker_factors,
+)
+from hgmem_core.recipes import DEPTH, RRF_K, AnyRecipe, Blend, CoarseToFine, Leg, Recipe, needs_vector
 from hgmem_core.turns import UNKNOWN_TIME, microseconds, moment
-
-Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-EmptyReason = Literal["no_query_terms", "no_match", "nothing_passes_the_filters", "unknown_namespace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +54,6 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A query, analysed: its text, its search terms, its unit vector float32 `[dimension]` if a leg needs one."""
-
-    text: str
-    terms: tuple[str, ...]
-    vector: Floats | None
-
-
-@dataclass(frozen=True, slots=True)
 class Hit:
     """One result: a turn of the log, why it is here, and where it comes from."""
 
@@ -75,52 +72,63 @@ class Hit:
     """For each list that holds the turn, its rank there and its score there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Rows of a namespace, best first, with their scores, and why there are none if so.
-
-    Attributes:
-        rows: int64 `[n]`.
-        scores: float32 `[n]`, falling.
-        legs: For each leg, the rows of its list, best first, and the score of every row (or session).
-        reason: Why the ranking is empty, else None.
-    """
-
-    rows: Rows
-    scores: Floats
-    legs: dict[str, tuple[Rows, Floats]]
-    reason: EmptyReason | None
-
-
-def rank_turns(index: NamespaceIndex, query: Query, recipe: Recipe, filters: Filters, k: int) -> Ranking:
+def rank_turns(
+    index: NamespaceIndex,
+    query: Query,
+    recipe: AnyRecipe,
+    filters: Filters,
+    k: int,
+    rerank: Reranker | None = None,
+) -> Ranking:
     """Rank the turns of a namespace that pass the filters; at most `k`, ties by id.
 
     A query without a search term (blank, stop words, punctuation) gives nothing, whatever the recipe: the vector of
     a text that says nothing is near to something all the same. Words that the namespace does not have leave nothing
     to a recipe of words alone.
+
+    Args:
+        index: The namespace.
+        query: Analysed; with a vector if the recipe needs one.
+        recipe: How to rank.
+        filters: Conditions that hold before ranking.
+        k: The most turns.
+        rerank: For a coarse-to-fine recipe, orders the candidates of each stage anew.
     """
-    empty = Ranking(np.zeros(0, np.int64), np.zeros(0, np.float32), {}, "no_query_terms")
-    numbers = index.term_numbers(query.terms)
-    if not query.terms or (not numbers and all(leg.kind == "bm25" for leg in recipe.legs)):
-        return empty
+    numbers = np.array(index.term_numbers(query.terms), np.int64)
+    if not query.terms or (not len(numbers) and not needs_vector(recipe)):
+        return empty_ranking("no_query_terms")
     passes = _passing(index, filters)
     if passes is not None and not passes.any():
-        return Ranking(empty.rows, empty.scores, {}, "nothing_passes_the_filters")
-    legs = _leg_scores(index, query, numbers, recipe)
-    lists = {leg.name: (_leg_rows(index, leg, legs[leg.name], passes), legs[leg.name]) for leg in recipe.legs}
-    if len(recipe.legs) == 1:
-        rows, scores = lists[recipe.legs[0].name]
-        fused = scores
-        candidates = rows
+        return empty_ranking("nothing_passes_the_filters")
+    if isinstance(recipe, CoarseToFine):
+        return _coarse_to_fine(index, query, numbers, recipe, passes, k, rerank)
+    if isinstance(recipe, Blend):
+        scores, legs = blend(index, query, numbers, recipe)
+        candidates = np.flatnonzero(scores > 0)
     else:
-        fused = _fuse(index, recipe, lists)
-        candidates = np.flatnonzero(fused > 0)
-    if recipe.other_speaker != 1.0:
-        fused = fused * _speaker_factors(index, query.text, recipe.other_speaker)
+        scores, legs = _ranked_lists(index, query, numbers.tolist(), recipe, passes)
+        candidates = np.flatnonzero(~np.isnan(scores))
     if passes is not None:
         candidates = candidates[passes[candidates]]  # a session's rank reaches all its turns
-    best = best_rows(fused, candidates, k, index.id_order)
-    return Ranking(best, fused[best], lists, None if len(best) else "no_match")
+    best = best_rows(scores, candidates, k, index.id_order)
+    return Ranking(best, scores[best], legs, None if len(best) else "no_match")
+
+
+def _coarse_to_fine(
+    index: NamespaceIndex,
+    query: Query,
+    numbers: Rows,
+    recipe: CoarseToFine,
+    passes: Mask | None,
+    k: int,
+    rerank: Reranker | None,
+) -> Ranking:
+    chosen = coarse_to_fine(index, query, numbers, recipe, passes, rerank)
+    rows = turns_of(index, chosen)
+    rows = (rows if passes is None else rows[passes[rows]])[:k]
+    scores = (1 / np.arange(1, len(rows) + 1)).astype(np.float32)
+    reason = None if len(rows) else "no_match"
+    return Ranking(rows, scores, {}, reason, chosen.episodes, chosen.facts)  # type: ignore[arg-type]
 
 
 def _passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
@@ -148,6 +156,28 @@ def _passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
     return np.logical_and.reduce(conditions) if conditions else None
 
 
+def _ranked_lists(
+    index: NamespaceIndex, query: Query, numbers: Sequence[int], recipe: Recipe, passes: Mask | None
+) -> tuple[Floats, dict[str, Floats]]:
+    """Return the score of every turn, NaN for one that no list holds, and each list's own scores."""
+    scores = _leg_scores(index, query, numbers, recipe)
+    lists = {leg.name: _leg_rows(index, leg, scores[leg.name], passes) for leg in recipe.legs}
+    legs = {leg.name: _listed(index, leg, scores[leg.name], lists[leg.name]) for leg in recipe.legs}
+    if len(recipe.legs) == 1:
+        return legs[recipe.legs[0].name], legs
+    fused = _fuse(index, recipe, lists)
+    factors = speaker_factors(index, query.text, recipe.other_speaker) if recipe.other_speaker != 1.0 else None
+    fused[fused == 0] = np.nan
+    return (fused if factors is None else fused * factors), legs
+
+
+def _listed(index: NamespaceIndex, leg: Leg, scores: Floats, rows: Rows) -> Floats:
+    """Return the scores of a list's members by turn, NaN elsewhere."""
+    own = np.full(len(scores), np.nan, np.float32)
+    own[rows] = scores[rows]
+    return own[index.session] if leg.unit == "session" else own
+
+
 def _leg_scores(index: NamespaceIndex, query: Query, numbers: Sequence[int], recipe: Recipe) -> dict[str, Floats]:
     """Return the score of every turn (or session) in each leg; a query vector of zeros leaves NaN, not a ranking."""
     scores: dict[str, Floats] = {}
@@ -157,9 +187,8 @@ def _leg_scores(index: NamespaceIndex, query: Query, numbers: Sequence[int], rec
             scores[leg.name] = index.bm25(leg.unit, numbers)
             continue
         if cosines is None:
-            if query.vector is None or not np.isfinite(query.vector).all():
-                raise ValueError(f"recipe {recipe.name!r} needs a finite query vector")
-            cosines = index.cosines(query.vector) if query.vector.any() else np.full(len(index), np.nan, np.float32)
+            vector = finite_vector(query, recipe.name)
+            cosines = index.cosines(vector) if vector.any() else np.full(len(index), np.nan, np.float32)
         if leg.unit == "turn":
             scores[leg.name] = cosines
         elif leg.unit == "window" or leg.unit == "prior":
@@ -191,11 +220,11 @@ _SHARES = 1 / (RRF_K + 1 + np.arange(DEPTH))
 """What rank 1, 2, 3, ... of a list is worth."""
 
 
-def _fuse(index: NamespaceIndex, recipe: Recipe, lists: dict[str, tuple[Rows, Floats]]) -> Floats:
+def _fuse(index: NamespaceIndex, recipe: Recipe, lists: dict[str, Rows]) -> Floats:
     """Join the lists by reciprocal rank fusion; a session's share goes to each of its turns."""
     fused = np.zeros(len(index))
     for leg in recipe.legs:
-        rows, _ = lists[leg.name]
+        rows = lists[leg.name]
         shares = leg.weight * _SHARES[: len(rows)]
         if leg.unit == "session":
             by_session = np.zeros(index.sessions)
@@ -206,35 +235,9 @@ def _fuse(index: NamespaceIndex, recipe: Recipe, lists: dict[str, tuple[Rows, Fl
     return fused.astype(np.float32)
 
 
-def _speaker_factors(index: NamespaceIndex, text: str, factor: float) -> Floats | float:
-    asked = words(text)
-    named = [number for number, phrase in enumerate(index.speaker_phrases) if phrase.strip() and phrase in asked]
-    if len(named) != 1:
-        return 1.0
-    codes = index.speakers[1]
-    return np.where((codes == named[0]) | (codes < 0), np.float32(1.0), np.float32(factor))
-
-
-def best_rows(scores: Floats, candidates: Rows, depth: int, ties: TieOrder) -> Rows:
-    """Return the `depth` best candidates, best first, equal scores in the order of `ties`.
-
-    Score and tie rank become one 64-bit integer, all distinct, so that numpy's vectorised sort and partition of
-    integers do the work: sparse scores are mostly zeros, on which a partition of floats is slow.
-    """
-    bits = (0.0 - scores[candidates]).view(np.uint32)  # 0.0 - x has no negative zero
-    ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))  # the order of the floats, as unsigned integers
-    keys = (ordered.astype(np.uint64) << np.uint64(32)) | ties.rank[candidates]
-    if depth < len(keys):
-        keys = np.partition(keys, depth - 1)[:depth]
-    keys.sort()
-    return ties.row[(keys & np.uint64(0xFFFF_FFFF)).astype(np.int64)]
-
-
 def hits_of(index: NamespaceIndex, ranking: Ranking, explain: bool = False) -> list[Hit]:
     """Return the turns of a ranking with text, speaker and time; with `explain`, each leg's rank and score."""
-    ranks: dict[str, Callable[[int], tuple[int, float] | None]] = {}
-    if explain:
-        ranks = {name: _leg_lookup(index, name, rows, scores) for name, (rows, scores) in ranking.legs.items()}
+    ranks = {name: _ranks(scores) for name, scores in ranking.legs.items()} if explain else {}
     columns = [index.column(name) for name in _HIT_COLUMNS]
     hits = []
     for rank, (row, score) in enumerate(zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True), 1):
@@ -252,7 +255,7 @@ def hits_of(index: NamespaceIndex, ranking: Ranking, explain: bool = False) -> l
                 said_at=moment(int(index.said_at_us[row])),
                 text=text,
                 attachments=attachments,
-                legs={name: found for name, look in ranks.items() if (found := look(row)) is not None},
+                legs={name: (int(own[row]), float(ranking.legs[name][row])) for name, own in ranks.items() if own[row]},
             )
         )
     return hits
@@ -261,13 +264,8 @@ def hits_of(index: NamespaceIndex, ranking: Ranking, explain: bool = False) -> l
 _HIT_COLUMNS = ("turn_id", "source_id", "role", "text", "attachments")
 
 
-def _leg_lookup(
-    index: NamespaceIndex, name: str, rows: Rows, scores: Floats
-) -> Callable[[int], tuple[int, float] | None]:
-    place = {row: rank for rank, row in enumerate(rows.tolist(), 1)}
-
-    def look(row: int) -> tuple[int, float] | None:
-        item = int(index.session[row]) if name.endswith("/session") else row
-        return (place[item], float(scores[item])) if item in place else None
-
-    return look
+def _ranks(scores: Floats) -> Rows:
+    """Return each turn's rank in a list, equal scores sharing the better one; 0 for a turn that it does not hold."""
+    held = np.sort(scores[~np.isnan(scores)])
+    ranks = 1 + len(held) - np.searchsorted(held, scores, side="right")
+    return np.where(np.isnan(scores), 0, ranks)

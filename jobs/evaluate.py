@@ -1,4 +1,8 @@
-"""Evaluate retrieval: `python -m jobs.evaluate locomo --data locomo.json --recipes bm25,hybrid --out r.json`."""
+"""Evaluate retrieval or segmentation on a benchmark's own data.
+
+`python -m jobs.evaluate locomo --data locomo.json --recipes bm25,hybrid --out r.json`
+`python -m jobs.evaluate segmentation --data tiage --split dev --out r.json`
+"""
 
 import argparse
 import json
@@ -7,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hgmem_core import segmentation_metrics
+from hgmem_core.config import Config
 from hgmem_core.metrics import METRICS
 from jobs.terminal import (
     Bars,
@@ -21,38 +27,36 @@ from jobs.terminal import (
 )
 from pipelines.encoders import open_encoder
 from pipelines.evaluation import evaluate_locomo, locomo_questions, locomo_version
+from pipelines.segmentation_evaluation import evaluate_segmentation
 from pipelines.store import Store
 from pipelines.versions import open_version
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the job and return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m jobs.evaluate", description=__doc__)
-    parser.add_argument("task", choices=["locomo"])
-    parser.add_argument("--data", required=True, type=Path, metavar="FILE", help="the benchmark's own file")
-    parser.add_argument("--recipes", default="default", metavar="A,B", help="recipes to compare")
+    parser = argparse.ArgumentParser(
+        prog="python -m jobs.evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("task", choices=["locomo", "segmentation"])
+    parser.add_argument(
+        "--data", required=True, type=Path, metavar="PATH", help="the benchmark's own file; for segmentation its folder"
+    )
+    parser.add_argument("--recipes", default="default", metavar="A,B", help="locomo: recipes to compare")
+    parser.add_argument("--split", default="dev", choices=["dev", "train"], help="segmentation: which part of the data")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write the result document")
-    parser.add_argument("--version", help="read this version of store.root instead of building one")
+    parser.add_argument("--version", help="locomo: read this version of store.root instead of building one")
     add_config_arguments(parser)
     arguments = parser.parse_args(argv)
     config = load_config(arguments)
-    questions = locomo_questions(arguments.data)
-    encoder = open_encoder(config.encoder)
-    with Bars() as bars:
-        if arguments.version:
-            version = open_version(Store.open(config.store.root), arguments.version)
-        else:
-            version = locomo_version(arguments.data, config, encoder, cache_folder("evaluations"), now(), bars)
-        recipes = [name.strip() for name in arguments.recipes.split(",") if name.strip()]
-        result = evaluate_locomo(arguments.data, questions, version, config, encoder, recipes, bars)
-    result = {**result, "commit": source_commit()}
+    evaluate, show = _TASKS[arguments.task]
+    result = {**evaluate(arguments, config), "commit": source_commit()}
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(result, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     if arguments.json:
         write_json(result)
     else:
-        _show(result)
+        show(result)
         console.print(f"[bold]result[/] {arguments.out or 'not written; name a file with --out'}", highlight=False)
     return 0
 
@@ -66,12 +70,44 @@ def source_commit() -> str | None:
         return None
 
 
-def _show(result: Mapping[str, Any]) -> None:
+def _locomo(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
+    questions = locomo_questions(arguments.data)
+    encoder = open_encoder(config.encoder)
+    with Bars() as bars:
+        if arguments.version:
+            version = open_version(Store.open(config.store.root), arguments.version)
+        else:
+            version = locomo_version(arguments.data, config, encoder, cache_folder("evaluations"), now(), bars)
+        recipes = [name.strip() for name in arguments.recipes.split(",") if name.strip()]
+        return evaluate_locomo(arguments.data, questions, version, config, encoder, recipes, bars)
+
+
+def _segmentation(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
+    encoder = open_encoder(config.encoder)
+    with Bars() as bars:
+        return evaluate_segmentation(arguments.data, arguments.split, config, encoder, now(), bars)
+
+
+def _show_locomo(result: Mapping[str, Any]) -> None:
     table = plain_table("recipe", "group", "n", *(name.replace("recall", "R") for name in METRICS))
     for row in result["results"]:
         table.add_row(row["recipe"], row["group"], str(row["n"]), *(f"{row[name]:.1f}" for name in METRICS))
     console.print(table)
     console.print(", ".join(f"{name} {count}" for name, count in result["evidence"].items()), highlight=False)
+
+
+def _show_segmentation(result: Mapping[str, Any]) -> None:
+    table = plain_table("system", *segmentation_metrics.METRICS)
+    for row in result["results"]:
+        table.add_row(row["system"], *(f"{row[name]:.1f}" for name in segmentation_metrics.METRICS))
+    console.print(table)
+    console.print(
+        f"{result['conversations']} conversations, {result['turns']} turns, {result['gold_boundaries']} boundaries",
+        highlight=False,
+    )
+
+
+_TASKS = {"locomo": (_locomo, _show_locomo), "segmentation": (_segmentation, _show_segmentation)}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 from hgmem_core import __version__
 from hgmem_core.config import ColumnsConfig, Config, InputConfig, StoreConfig
 from hgmem_core.encoding import EncoderIdentity, Vectors
-from hgmem_core.recipes import RECIPES, Recipe
+from hgmem_core.recipes import RECIPES, AnyRecipe
 from hgmem_core.search import Filters, hits_of, rank_turns
 from pipelines.build import build
 from pipelines.import_stage import import_logs
@@ -127,7 +127,7 @@ def benchmark_search(config: Config, queries: Sequence[str], repeats: int, progr
     }
 
 
-def _time_search(retriever: Retriever, namespace: str, recipe: Recipe, text: str, vector: Vectors) -> float:
+def _time_search(retriever: Retriever, namespace: str, recipe: AnyRecipe, text: str, vector: Vectors) -> float:
     began = time.perf_counter()
     index = retriever.namespace(namespace)
     if index is None:

@@ -1,19 +1,33 @@
-"""From imports to a published version: merge, encode and index every bucket, then publish."""
+"""From imports to a published version: every stage on every bucket, then publish."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from hgmem_core.config import Config
+from hgmem_core.consolidate import CONSOLIDATE_REVISION, consolidate
 from hgmem_core.dense import to_faiss
-from hgmem_core.embeddings import EMBEDDINGS_REVISION, embed_turns
+from hgmem_core.embeddings import EMBEDDINGS_REVISION, embed_nodes, embed_turns
 from hgmem_core.encoding import Encoder
+from hgmem_core.extract import EXTRACT_REVISION, extract
+from hgmem_core.graph import GraphTables, Level, dense_text
+from hgmem_core.group import GROUP_REVISION, group, names_of_episodes
 from hgmem_core.ids import table_digest
 from hgmem_core.index import INDEX_REVISION, build_index
-from hgmem_core.schemas import OUTCOME, TURN, conform, embedding_schema
+from hgmem_core.propagate import PROPAGATE_REVISION, propagate
+from hgmem_core.schemas import (
+    EPISODE,
+    FACT,
+    INCIDENCE,
+    TOPIC,
+    TURN,
+    TableSchema,
+    embedding_schema,
+    ok_outcomes,
+)
+from hgmem_core.segment import SEGMENT_REVISION, segment
 from hgmem_core.tokens import TOKENS_REVISION
 from hgmem_core.turns import MERGE_REVISION, merge_imports
 from pipelines.import_stage import ImportedPart, imported_parts
@@ -43,13 +57,18 @@ def build(store: Store, config: Config, encoder: Encoder, progress: Progress) ->
     """
     parts = imported_parts(store)
     runner = Runner(store)
-    stages = _stages(config, encoder)
     progress.start("build", sum(part.rows for bucket in parts.values() for part in bucket))
-    work = partial(_build_bucket, runner, stages, config, encoder, progress)
-    indexed = for_each(work, sorted(parts.items()), config.run.workers)
+
+    def work(bucket: list[ImportedPart]) -> Output:
+        output = BucketBuild(runner, config, encoder).run(bucket)
+        progress.advance("build", sum(part.rows for part in bucket))
+        return output
+
+    numbers = sorted(parts)
+    indexed = for_each(work, [parts[number] for number in numbers], config.run.workers)
     outcomes = {stage: dict(counts) for stage, counts in runner.report.outcomes.items()}
-    buckets = {number: output for (number, _), output in zip(sorted(parts.items()), indexed, strict=True)}
-    version, number, is_new = publish(store, buckets, config.index, encoder.identity, outcomes)
+    buckets = dict(zip(numbers, indexed, strict=True))
+    version, number, is_new = publish(store, buckets, config, encoder.identity, outcomes)
     return Built(
         version=version,
         is_new=is_new,
@@ -60,65 +79,141 @@ def build(store: Store, config: Config, encoder: Encoder, progress: Progress) ->
     )
 
 
-def _stages(config: Config, encoder: Encoder) -> Mapping[str, Stage]:
-    model = {"model": encoder.identity.as_dict()}
-    encode = {**model, "batch_size": config.encoder.batch_size}
-    index = {**config.index.model_dump(), "tokens": TOKENS_REVISION, "dimension": encoder.identity.dimension}
-    return {
-        "merge": Stage("merge", MERGE_REVISION, {}),
-        "encode": Stage("encode", EMBEDDINGS_REVISION, encode),
-        "index": Stage("index", INDEX_REVISION, index),
-    }
+class BucketBuild:
+    """The stages of one bucket, in order; each is a pure function of the tables before it."""
 
+    def __init__(self, runner: Runner, config: Config, encoder: Encoder) -> None:
+        """Describe the stages: what in the configuration decides the output of each."""
+        self._runner = runner
+        self._config = config
+        self._encoder = encoder
+        self._embedding = embedding_schema(encoder.identity.dimension)
+        language = {"language": config.index.language, "tokens": TOKENS_REVISION}
+        encode = {"model": encoder.identity.as_dict(), "batch_size": config.encoder.batch_size}
+        index = {**config.index.model_dump(), **language, **config.propagate.model_dump()}
+        self._stages = {
+            stage.name: stage
+            for stage in (
+                Stage("merge", MERGE_REVISION, {}),
+                Stage("encode_turns", EMBEDDINGS_REVISION, encode),
+                Stage("segment", SEGMENT_REVISION, {**config.segment.model_dump(), **language}),
+                Stage("extract", EXTRACT_REVISION, {**config.extract.model_dump(), **language}),
+                Stage("encode_facts", EMBEDDINGS_REVISION, encode),
+                Stage("encode_episodes", EMBEDDINGS_REVISION, encode),
+                Stage("consolidate", CONSOLIDATE_REVISION, config.consolidate.model_dump()),
+                Stage("group", GROUP_REVISION, config.group.model_dump()),
+                Stage("encode_topics", EMBEDDINGS_REVISION, encode),
+                Stage("propagate", PROPAGATE_REVISION, config.propagate.model_dump()),
+                Stage("index", INDEX_REVISION, {**index, "dimension": encoder.identity.dimension}),
+            )
+        }
 
-def _build_bucket(
-    runner: Runner,
-    stages: Mapping[str, Stage],
-    config: Config,
-    encoder: Encoder,
-    progress: Progress,
-    bucket: tuple[int, list[ImportedPart]],
-) -> Output:
-    _, parts = bucket
-    dimension = encoder.identity.dimension
-    merged = runner.run(stages["merge"], [part.digest for part in parts], lambda: _merge(parts))
-    turns_digest = merged.manifest["digest"]
-    encoded = runner.run(stages["encode"], [turns_digest], lambda: _encode(merged, encoder, config.encoder.batch_size))
-    index_inputs = [turns_digest, encoded.manifest["digest"]]
-    indexed = runner.run(stages["index"], index_inputs, lambda: _index(merged, encoded, dimension, config))
-    progress.advance("build", sum(part.rows for part in parts))
-    return indexed
+    def run(self, parts: list[ImportedPart]) -> Output:
+        """Run every stage on the bucket's imports and return its index."""
+        digests = [part.digest for part in parts]
+        turns = self._runner.run(self._stages["merge"], digests, lambda: _merge(parts))
+        turn_vectors = self._after("encode_turns", [turns], self._encode_turns)
+        episodes = self._after("segment", [turns, turn_vectors], self._segment)
+        drafts = self._after("extract", [turns, episodes, turn_vectors], self._extract)
+        fact_vectors = self._after("encode_facts", [drafts], partial(self._encode, "fact"))
+        episode_vectors = self._after("encode_episodes", [episodes], partial(self._encode, "episode"))
+        facts = self._after("consolidate", [drafts, fact_vectors, turns], self._consolidate)
+        topics = self._after("group", [episodes, episode_vectors, drafts], self._group)
+        topic_vectors = self._after("encode_topics", [topics], partial(self._encode, "topic"))
+        vectors = [fact_vectors, episode_vectors, topic_vectors]
+        propagated = self._after("propagate", [facts, topics, *vectors], self._propagate)
+        return self._after("index", [turns, turn_vectors, episodes, facts, topics, propagated, *vectors], self._index)
+
+    def _after(self, stage: str, inputs: Sequence[Output], work: Callable[..., Produced]) -> Output:
+        digests = [str(output.manifest["digest"]) for output in inputs]
+        return self._runner.run(self._stages[stage], digests, lambda: work(*inputs))
+
+    def _encode_turns(self, turns: Output) -> Produced:
+        batch_size = self._config.encoder.batch_size
+        embeddings, outcomes = embed_turns(turns.table("turns.parquet"), self._encoder, batch_size)
+        return _produced({"embeddings": (embeddings, self._embedding)}, outcomes)
+
+    def _segment(self, turns: Output, vectors: Output) -> Produced:
+        tables = turns.table("turns.parquet"), vectors.table("embeddings.parquet")
+        episodes, outcomes = segment(*tables, self._config.segment, self._config.index.language)
+        return _produced({"episodes": (episodes, EPISODE)}, outcomes)
+
+    def _extract(self, turns: Output, episodes: Output, vectors: Output) -> Produced:
+        tables = (
+            turns.table("turns.parquet"),
+            episodes.table("episodes.parquet"),
+            vectors.table("embeddings.parquet"),
+        )
+        facts, incidences, outcomes = extract(*tables, self._config.extract, self._config.index.language)
+        return _produced({"facts": (facts, FACT), "incidences": (incidences, INCIDENCE)}, outcomes)
+
+    def _encode(self, level: Level, nodes: Output) -> Produced:
+        table = nodes.table(f"{level}s.parquet")
+        texts = [dense_text(level, row) for row in table.to_pylist()]
+        ids = table.select(["namespace", f"{level}_id"])
+        embeddings, outcomes = embed_nodes(level, ids, texts, self._encoder, self._config.encoder.batch_size)
+        return _produced({"embeddings": (embeddings, self._embedding)}, outcomes)
+
+    def _consolidate(self, drafts: Output, vectors: Output, turns: Output) -> Produced:
+        facts, incidences, outcomes = consolidate(
+            drafts.table("facts.parquet"),
+            vectors.table("embeddings.parquet"),
+            drafts.table("incidences.parquet"),
+            turns.table("turns.parquet"),
+            self._config.consolidate,
+        )
+        return _produced({"facts": (facts, FACT), "incidences": (incidences, INCIDENCE)}, outcomes)
+
+    def _group(self, episodes: Output, vectors: Output, drafts: Output) -> Produced:
+        names = names_of_episodes(drafts.table("facts.parquet"), drafts.table("incidences.parquet"))
+        tables = episodes.table("episodes.parquet"), vectors.table("embeddings.parquet")
+        topics, incidences, outcomes = group(*tables, names, self._config.group)
+        return _produced({"topics": (topics, TOPIC), "incidences": (incidences, INCIDENCE)}, outcomes)
+
+    def _propagate(self, facts: Output, topics: Output, *vectors: Output) -> Produced:
+        base = pa.concat_tables([output.table("embeddings.parquet") for output in vectors])
+        incidences = pa.concat_tables([output.table("incidences.parquet") for output in (facts, topics)])
+        settings = self._config.propagate
+        moved = propagate(base, incidences, settings.weight, settings.aggregation)
+        outcomes = ok_outcomes("propagate", base.column("namespace"), base.column("node_id"))
+        return _produced({"embeddings": (moved, self._embedding)}, outcomes)
+
+    def _index(self, turns: Output, turn_vectors: Output, *graph: Output) -> Produced:
+        episodes, facts, topics, propagated, *vectors = graph
+        tables = GraphTables(
+            topics=topics.table("topics.parquet"),
+            episodes=episodes.table("episodes.parquet"),
+            facts=facts.table("facts.parquet"),
+            incidences=pa.concat_tables([output.table("incidences.parquet") for output in (facts, topics)]),
+            base=pa.concat_tables([output.table("embeddings.parquet") for output in vectors]),
+            propagated=propagated.table("embeddings.parquet"),
+        )
+        rows = turns.table("turns.parquet")
+        embeddings = turn_vectors.table("embeddings.parquet")
+        dimension = self._encoder.identity.dimension
+        index = build_index(rows, embeddings, tables, dimension, self._config.index, self._config.propagate.weight)
+        files = {
+            "namespaces.arrow": index.namespaces,
+            "nodes.arrow": index.nodes,
+            "graph_nodes.arrow": index.graph_nodes,
+            "postings.arrow": index.postings,
+            "turn.faiss": to_faiss(index.vectors),
+            "graph.faiss": to_faiss(index.graph_vectors),
+            "graph_propagated.faiss": to_faiss(index.propagated_vectors),
+        }
+        about = {"turns": index.nodes.num_rows, "namespaces": index.namespaces.num_rows}
+        about |= {name: table.num_rows for name, table in (("facts", tables.facts), ("episodes", tables.episodes))}
+        about["topics"] = tables.topics.num_rows
+        return Produced(files, ok_outcomes("index", rows.column("namespace"), rows.column("turn_id")), about)
 
 
 def _merge(parts: list[ImportedPart]) -> Produced:
     turns, outcomes = merge_imports([part.read() for part in parts])
-    return Produced({"turns.parquet": turns}, outcomes, {"digest": table_digest(turns, TURN)})
+    return _produced({"turns": (turns, TURN)}, outcomes)
 
 
-def _encode(merged: Output, encoder: Encoder, batch_size: int) -> Produced:
-    embeddings, outcomes = embed_turns(merged.table("turns.parquet"), encoder, batch_size)
-    digest = table_digest(embeddings, embedding_schema(encoder.identity.dimension))
-    return Produced({"embeddings.parquet": embeddings}, outcomes, {"digest": digest})
-
-
-def _index(merged: Output, encoded: Output, dimension: int, config: Config) -> Produced:
-    turns = merged.table("turns.parquet")
-    index = build_index(turns, encoded.table("embeddings.parquet"), dimension, config.index)
-    outcomes = pa.table(
-        {
-            "namespace": turns.column("namespace"),
-            "stage": pa.array(["index"] * turns.num_rows),
-            "row_id": turns.column("turn_id"),
-            "outcome": pa.array(["ok"] * turns.num_rows),
-            "passes": pa.array(np.ones(turns.num_rows, np.int32)),
-            "reason": pa.nulls(turns.num_rows, pa.large_string()),
-        }
-    )
-    files = {
-        "namespaces.arrow": index.namespaces,
-        "nodes.arrow": index.nodes,
-        "postings.arrow": index.postings,
-        "turn.faiss": to_faiss(index.vectors),
-    }
-    about = {"turns": index.nodes.num_rows, "namespaces": index.namespaces.num_rows}
-    return Produced(files, conform(outcomes, OUTCOME), about)
+def _produced(tables: Mapping[str, tuple[pa.Table, TableSchema]], outcomes: pa.Table) -> Produced:
+    """Return tables as Parquet files, and one digest over all of them for the stages after."""
+    files = {f"{name}.parquet": table for name, (table, _) in tables.items()}
+    digest = "-".join(table_digest(table, schema) for table, schema in tables.values())
+    return Produced(files, outcomes, {"digest": digest})

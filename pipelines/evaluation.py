@@ -14,9 +14,10 @@ from hgmem_core.config import Config, InputConfig, config_digest
 from hgmem_core.encoding import Encoder
 from hgmem_core.evaluation import score_run
 from hgmem_core.ids import digest_of_parts
-from hgmem_core.recipes import Recipe, find_recipe
+from hgmem_core.ranking import Query
+from hgmem_core.recipes import AnyRecipe, find_recipe
 from hgmem_core.schemas import RUN, conform
-from hgmem_core.search import Filters, Query
+from hgmem_core.search import Filters
 from hgmem_core.tasks.locomo import GROUPS, Questions, TaskError, read_questions
 from pipelines.progress import Progress
 from pipelines.rebuild import rebuild
@@ -107,7 +108,7 @@ def ask(retriever: Retriever, questions: Questions, recipes: Sequence[str], prog
     return pa.concat_tables(parts)
 
 
-def _run_rows(retriever: Retriever, row: Mapping[str, Any], name: str, query: Query, recipe: Recipe) -> pa.Table:
+def _run_rows(retriever: Retriever, row: Mapping[str, Any], name: str, query: Query, recipe: AnyRecipe) -> pa.Table:
     ranking = retriever.rank(row["namespace"], query, recipe, RANKED, Filters())
     index = retriever.namespace(row["namespace"])
     if ranking is None or index is None:

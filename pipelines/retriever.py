@@ -11,8 +11,9 @@ from hgmem_core.encoding import Encoder, encode_texts
 from hgmem_core.ids import check_namespace
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import IndexReader, NamespaceIndex
-from hgmem_core.recipes import Recipe, find_recipe
-from hgmem_core.search import EmptyReason, Filters, Hit, Query, Ranking, hits_of, rank_turns
+from hgmem_core.ranking import EmptyReason, Query, Ranking
+from hgmem_core.recipes import AnyRecipe, find_recipe, needs_vector
+from hgmem_core.search import Filters, Hit, hits_of, rank_turns
 from hgmem_core.tokens import tokenizer
 from pipelines.versions import Version, check_encoder
 
@@ -91,13 +92,13 @@ class Retriever:
         prefix = self._encoder.identity.prefix
         return encode_texts(self._encoder, [prefix + text for text in texts])
 
-    def analyse(self, text: str, recipe: Recipe, vector: Floats | None = None) -> Query:
+    def analyse(self, text: str, recipe: AnyRecipe, vector: Floats | None = None) -> Query:
         """Return what the recipe needs of a query; a vector given is used as it is."""
-        if vector is None and any(leg.kind == "dense" for leg in recipe.legs):
+        if vector is None and needs_vector(recipe):
             vector = self.encode([text])[0]
         return Query(text, tuple(self._tokenize(text)), vector)
 
-    def rank(self, namespace: str, query: Query, recipe: Recipe, k: int, filters: Filters) -> Ranking | None:
+    def rank(self, namespace: str, query: Query, recipe: AnyRecipe, k: int, filters: Filters) -> Ranking | None:
         """Rank the turns of a namespace; None if the version has nothing of it."""
         index = self.namespace(namespace)
         return None if index is None else rank_turns(index, query, recipe, filters, k)

@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from hgmem_core import __version__
-from hgmem_core.config import IndexConfig
+from hgmem_core.config import Config, IndexConfig
 from hgmem_core.dense import open_faiss
 from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.ids import bucket_of, digest_of_parts
 from hgmem_core.index import INDEX_REVISION
-from hgmem_core.namespace_index import IndexReader
+from hgmem_core.namespace_index import BucketFiles, IndexReader
 from hgmem_core.recipes import DEFAULT_RECIPE, RECIPES
 from hgmem_core.schemas import SCHEMA_VERSION
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.store import Output, Store, StoreError, create_json, file_sha256, open_arrow, read_json
 
-INDEX_FILES = ("namespaces.arrow", "nodes.arrow", "postings.arrow", "turn.faiss")
+_TABLES = ("namespaces.arrow", "nodes.arrow", "graph_nodes.arrow", "postings.arrow")
+_VECTORS = ("turn.faiss", "graph.faiss", "graph_propagated.faiss")
+INDEX_FILES = (*_TABLES, *_VECTORS)
 
 
 class VersionError(StoreError):
@@ -28,7 +30,7 @@ class VersionError(StoreError):
 def publish(
     store: Store,
     buckets: Mapping[int, Output],
-    index: IndexConfig,
+    config: Config,
     encoder: EncoderIdentity,
     outcomes: Mapping[str, Mapping[str, int]],
 ) -> tuple[str, int, bool]:
@@ -39,7 +41,7 @@ def publish(
     """
     identities = [f"{bucket}:{output.identity}" for bucket, output in sorted(buckets.items())]
     encoder_text = json.dumps(encoder.as_dict(), sort_keys=True)
-    version = digest_of_parts([str(SCHEMA_VERSION), encoder_text, index.model_dump_json(), *identities])[:16]
+    version = digest_of_parts([str(SCHEMA_VERSION), encoder_text, config.index.model_dump_json(), *identities])[:16]
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "software_version": __version__,
@@ -47,12 +49,15 @@ def publish(
         "tokens_revision": TOKENS_REVISION,
         "version": version,
         "encoder": encoder.as_dict(),
-        "index": index.model_dump(),
+        "index": config.index.model_dump(),
+        "propagation": config.propagate.weight,
         "recipes": sorted(RECIPES),
         "default_recipe": DEFAULT_RECIPE,
         "store_buckets": store.buckets,
-        "turns": sum(output.manifest["turns"] for output in buckets.values()),
-        "namespaces": sum(output.manifest["namespaces"] for output in buckets.values()),
+        **{
+            name: sum(output.manifest[name] for output in buckets.values())
+            for name in ("namespaces", "turns", "episodes", "facts", "topics")
+        },
         "outcomes": outcomes,
         "buckets": {
             str(bucket): {
@@ -135,8 +140,11 @@ class Version:
         for name, listed in about["files"].items():
             if name in INDEX_FILES:
                 _check_file(folder / name, listed, self.id)
-        namespaces, nodes, postings = (open_arrow(folder / name) for name in INDEX_FILES[:3])
-        return IndexReader(namespaces, nodes, postings, open_faiss(str(folder / INDEX_FILES[3])))
+        namespaces, nodes, graph_nodes, postings = (open_arrow(folder / name) for name in _TABLES)
+        turn, graph, propagated = (open_faiss(str(folder / name)) for name in _VECTORS)
+        propagation = float(self.manifest["propagation"])
+        files = BucketFiles(namespaces, nodes, graph_nodes, postings, turn, graph, propagated, propagation)
+        return IndexReader(files)
 
     def verify(self) -> Iterator[str]:
         """Check every file of the version; yield each one's path after it passed.

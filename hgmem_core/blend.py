@@ -1,0 +1,70 @@
+"""The recipe `hypergraph`: words and the levels of the hypergraph, blended; see `hgmem_core.recipes.Blend`."""
+
+import numpy as np
+
+from hgmem_core.lexical import Floats, Ints
+from hgmem_core.namespace_index import NamespaceIndex
+from hgmem_core.ranking import Query, finite_vector, speaker_factors
+from hgmem_core.recipes import Blend
+from hgmem_core.units import Unit
+
+_WORD_UNITS: tuple[Unit, ...] = ("dated", "window", "prior")
+
+
+def blend(index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend) -> tuple[Floats, dict[str, Floats]]:
+    """Score every turn of a namespace.
+
+    Args:
+        index: The namespace.
+        query: With a vector.
+        numbers: The query's terms as the namespace numbers them.
+        recipe: The weights.
+
+    Returns:
+        The scores, float32 `[turns]`, and what they are the sum of.
+    """
+    terms = numbers.tolist()
+    share = recipe.words / len(_WORD_UNITS)
+    parts = {f"bm25/{unit}": weighted(share, index.bm25(unit, terms)) for unit in _WORD_UNITS}
+    parts["bm25/episode"] = weighted(recipe.episode, index.bm25("episode", terms)[index.episode])
+    facts = fact_scores(index, finite_vector(query, recipe.name), recipe.propagation)
+    parts["dense/fact"] = weighted(recipe.fact, facts)
+    parts["dense/topic"] = weighted(recipe.topic, topic_scores(index, facts))
+    scores: Floats = np.sum(list(parts.values()), axis=0, dtype=np.float32)
+    factors = speaker_factors(index, query.text, recipe.other_speaker)
+    return (scores if factors is None else scores * factors), parts
+
+
+def weighted(weight: float, scores: Floats) -> Floats:
+    """Return scores moved and scaled to [0, `weight`]; zeros where all are equal."""
+    low, high = scores.min(), scores.max()
+    if high == low:
+        return np.zeros(len(scores), np.float32)
+    result: Floats = ((scores - low) * np.float32(weight / (high - low))).astype(np.float32)
+    return result
+
+
+def fact_scores(index: NamespaceIndex, vector: Floats, propagation: float) -> Floats:
+    """Return the best cosine of each turn's facts; a turn that is no fact's best source gets the lowest of all."""
+    facts, rows = index.graph.best_turn_of_fact
+    if not len(facts) or not vector.any():
+        return np.zeros(len(index), np.float32)
+    cosines = index.graph.cosines("fact", vector, propagation)[facts]
+    best = np.full(len(index), cosines.min(), np.float32)
+    np.maximum.at(best, rows, cosines)
+    return best
+
+
+def topic_scores(index: NamespaceIndex, facts: Floats) -> Floats:
+    """Return for each turn the best of `facts` within the topics of its episode, float32 `[turns]`."""
+    graph = index.graph
+    lowest = facts.min()
+    by_episode = np.full(graph.counts["episode"], lowest, np.float32)
+    np.maximum.at(by_episode, index.episode, facts)
+    topics, episodes = graph.topic_pairs
+    by_topic = np.full(graph.counts["topic"], lowest, np.float32)
+    np.maximum.at(by_topic, topics, by_episode[episodes])
+    of_episode = np.full(graph.counts["episode"], lowest, np.float32)
+    np.maximum.at(of_episode, episodes, by_topic[topics])
+    by_turn: Floats = of_episode[index.episode]
+    return by_turn

@@ -1,0 +1,171 @@
+"""A talk as utterances: which sentences of a turn state something, and which question they answer."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from hgmem_core.config import ExtractConfig
+from hgmem_core.statements import Lexicon, Names, Sentence, answers, read, speaker_names
+from hgmem_core.text import split_text
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A turn: `who` is its speaker, else its role, else empty; `captions` stand for its attachments."""
+
+    turn_id: str
+    who: str
+    text: str
+    captions: str
+    said_at: datetime | None
+    zone: ZoneInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The questions of one turn that have content; `place` is the turn's in the episode."""
+
+    said: Said
+    place: int
+    sentences: tuple[Sentence, ...]
+
+    @property
+    def text(self) -> str:
+        """What is asked."""
+        return " ".join(sentence.text for sentence in self.sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What one fact is made of.
+
+    Attributes:
+        said: The turn.
+        place: Its place in the episode.
+        sentences: What it states, in order.
+        terms: The terms of their content, and of the question's.
+        question: What they answer.
+        is_question: Whether they are a question without an answer.
+        is_caption: Whether they describe an attachment and nothing else.
+    """
+
+    said: Said
+    place: int
+    sentences: tuple[str, ...]
+    terms: frozenset[str]
+    question: Question | None = None
+    is_question: bool = False
+    is_caption: bool = False
+
+
+def conversation(turns: Sequence[Said], words: Lexicon, names: Names, config: ExtractConfig) -> Iterator[Utterance]:
+    """Yield the utterances of an episode in the order of its turns.
+
+    A question is answered by the next turn of somebody else that is more than a courtesy, within
+    `config.answer_turns` turns and before another question with content. An answer counts even where it is a mere
+    `Yes`, which would state nothing alone.
+    """
+    found: list[Utterance] = []
+    waiting: Question | None = None
+    for place, said in enumerate(turns):
+        sentences = read(said.text, words, names)
+        captions = [Sentence(said.captions, _terms(said.captions, words), "statement")] if said.captions else []
+        if waiting and place - waiting.place > config.answer_turns:
+            found.append(_unanswered(waiting))
+            waiting = None
+        answered = waiting if waiting and waiting.said.who != said.who else None
+        stated = _stated(sentences, captions, answered is not None, words)
+        if stated:
+            is_caption = not any(sentence not in captions for sentence in stated)
+            for part in _parts(stated, words, config):
+                terms = frozenset(term for sentence in part for term in sentence.terms)
+                texts = tuple(sentence.text for sentence in part)
+                utterance = Utterance(said, place, texts, terms, is_caption=is_caption)
+                found.append(_joined(utterance, answered))
+                if answered:
+                    waiting = answered = None
+        asked = tuple(sentence for sentence in sentences if sentence.kind == "question" and sentence.terms)
+        if asked:
+            if waiting:
+                found.append(_unanswered(waiting))
+            waiting = Question(said, place, _shortened(asked, words, config.max_fact_chars))
+    if waiting:
+        found.append(_unanswered(waiting))
+    yield from sorted(found, key=lambda utterance: utterance.place)
+
+
+def names_in(turns: Sequence[Said]) -> Names:
+    """Return the names of all who speak."""
+    return speaker_names({said.who for said in turns})
+
+
+def _terms(text: str, words: Lexicon) -> tuple[str, ...]:
+    return tuple(term for term in words.tokenize(text) if term not in words.empty)
+
+
+def _stated(
+    sentences: Sequence[Sentence], captions: Sequence[Sentence], is_asked: bool, words: Lexicon
+) -> list[Sentence]:
+    """Return the sentences of a turn that make its facts."""
+    if is_asked and answers(sentences, words):
+        kept = [sentence for sentence in sentences if sentence.kind in ("statement", "assent")]
+        kept = kept or [sentence for sentence in sentences if sentence.kind == "courtesy"]
+    else:
+        kept = [sentence for sentence in sentences if sentence.kind == "statement"]
+    return [*kept, *captions]
+
+
+def _joined(utterance: Utterance, question: Question | None) -> Utterance:
+    if question is None:
+        return utterance
+    asked = {term for sentence in question.sentences for term in sentence.terms}
+    return replace(utterance, terms=utterance.terms | asked, question=question)
+
+
+def _unanswered(question: Question) -> Utterance:
+    texts = tuple(sentence.text for sentence in question.sentences)
+    terms = frozenset(term for sentence in question.sentences for term in sentence.terms)
+    return Utterance(question.said, question.place, texts, terms, is_question=True)
+
+
+def _shortened(asked: tuple[Sentence, ...], words: Lexicon, max_chars: int) -> tuple[Sentence, ...]:
+    """Return the last questions that together have at most `max_chars`, or the end of the last one."""
+    last = asked[-1]
+    if len(last.text) > max_chars:
+        tail = split_text(last.text, max_chars)[-1].strip()
+        return (Sentence(tail, _terms(tail, words), "question"),)
+    kept: list[Sentence] = []
+    size = 0
+    for sentence in reversed(asked):
+        size += len(sentence.text) + 1
+        if size > max_chars + 1:
+            break
+        kept.insert(0, sentence)
+    return tuple(kept)
+
+
+def _parts(stated: Sequence[Sentence], words: Lexicon, config: ExtractConfig) -> list[list[Sentence]]:
+    """Divide the sentences of a turn, in order, among as few facts as their sizes allow."""
+    limit = config.max_fact_chars
+    while len(parts := _divided(stated, words, limit)) > config.max_turn_facts:
+        limit *= 2
+    return parts
+
+
+def _divided(stated: Sequence[Sentence], words: Lexicon, limit: int) -> list[list[Sentence]]:
+    parts: list[list[Sentence]] = []
+    room = 0
+    for sentence in stated:
+        for piece in [sentence] if len(sentence.text) <= limit else _cut(sentence, words, limit):
+            if not parts or len(piece.text) >= room:
+                parts.append([])
+                room = limit + 1
+            parts[-1].append(piece)
+            room -= len(piece.text) + 1
+    return parts
+
+
+def _cut(sentence: Sentence, words: Lexicon, limit: int) -> list[Sentence]:
+    texts = [text for piece in split_text(sentence.text, limit) if (text := piece.strip())]
+    return [Sentence(text, _terms(text, words), sentence.kind) for text in texts]

@@ -1,0 +1,97 @@
+"""HyperMem's coarse-to-fine retrieval (section on retrieval): topics, then episodes, then facts.
+
+At each stage BM25 and cosine each rank the candidates, the best of both are joined by reciprocal rank fusion, a
+reranker may order them anew, and the best stay. A list of words ends where its score is 0. Candidates are those that
+the stage before leads to, and both lists see nothing else.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hgmem_core.graph import Level
+from hgmem_core.lexical import Floats, Ints
+from hgmem_core.namespace_graph import Lists
+from hgmem_core.namespace_index import NamespaceIndex, TieOrder
+from hgmem_core.ranking import NO_ROWS, Mask, Query, Reranker, Rows, best_rows, finite_vector
+from hgmem_core.recipes import RRF_K, CoarseToFine
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What each stage kept, best first, as numbers within their levels."""
+
+    topics: Rows
+    episodes: Rows
+    facts: Rows
+
+
+def coarse_to_fine(
+    index: NamespaceIndex,
+    query: Query,
+    numbers: Ints,
+    recipe: CoarseToFine,
+    turn_passes: Mask | None,
+    rerank: Reranker | None,
+) -> Chosen:
+    """Choose topics, episodes and facts for a query.
+
+    Args:
+        index: The namespace.
+        query: With a vector.
+        numbers: The query's terms as the namespace numbers them.
+        recipe: How many each stage keeps, and λ.
+        turn_passes: Which turns may be found, bool `[turns]`, or None for all: an episode or fact none of whose turns
+            may is no candidate.
+        rerank: Orders the candidates of each stage anew, or None.
+    """
+    graph = index.graph
+    vector = finite_vector(query, recipe.name)
+    lexical = index.bm25("graph", numbers.tolist())
+
+    def stage(level: Level, candidates: Rows, keep: int) -> Rows:
+        lists = graph.level(level, lexical), graph.cosines(level, vector, recipe.propagation)
+        fused, found = _fuse(*lists, candidates, graph.has_vector(level), recipe.candidates)
+        if rerank is not None and len(found):
+            fused[found] = rerank(query, level, found)
+        return best_rows(fused, found, keep, TieOrder.of(np.arange(len(fused))))
+
+    topics, episodes = NO_ROWS, np.arange(graph.counts["episode"])
+    if recipe.topics:
+        topics = stage("topic", np.arange(graph.counts["topic"]), recipe.topics)
+        episodes = np.unique(graph.episodes_of_topic.of_all(topics))
+    facts = np.arange(graph.counts["fact"])
+    if recipe.episodes:
+        episodes = stage("episode", _passing(episodes, graph.turns_of_episode, turn_passes), recipe.episodes)
+        facts = np.unique(graph.facts_of_episode.of_all(episodes))
+    else:
+        episodes = NO_ROWS
+    facts = _passing(facts[graph.stands[facts]], graph.turns_of_fact, turn_passes)
+    return Chosen(topics, episodes, stage("fact", facts, recipe.facts))
+
+
+def _passing(nodes: Rows, turns: Lists, passes: Mask | None) -> Rows:
+    """Return the nodes of which some turn passes."""
+    if passes is None:
+        return nodes
+    return np.array([node for node in nodes.tolist() if passes[turns.of(node)].any()], np.int64)
+
+
+def _fuse(lexical: Floats, cosines: Floats, candidates: Rows, has_vector: Mask, depth: int) -> tuple[Floats, Rows]:
+    """Join the two lists of a stage; return the fused score of every node and the candidates that are in a list."""
+    ties = TieOrder.of(np.arange(len(lexical)))
+    fused = np.zeros(len(lexical), np.float32)
+    listed = candidates[lexical[candidates] > 0], candidates[has_vector[candidates]]
+    for scores, members in zip((lexical, cosines), listed, strict=True):
+        order = best_rows(scores, members, depth, ties)
+        fused[order] += (1 / (RRF_K + 1 + np.arange(len(order)))).astype(np.float32)
+    return fused, candidates[fused[candidates] > 0]
+
+
+def turns_of(index: NamespaceIndex, chosen: Chosen) -> Rows:
+    """Return the choice as a ranking of turns, each once: the facts' turns in rank order, then the episodes'."""
+    graph = index.graph
+    rows = [graph.turns_of_fact.of_all(chosen.facts), graph.turns_of_episode.of_all(chosen.episodes)]
+    every = np.concatenate(rows)
+    _, first = np.unique(every, return_index=True)
+    return every[np.sort(first)]

@@ -1,0 +1,96 @@
+"""A ranking of one namespace's turns, and what every recipe shares on the way to one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hgmem_core.lexical import Floats
+from hgmem_core.namespace_index import NamespaceIndex, TieOrder, words
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+EmptyReason = Literal["no_query_terms", "no_match", "nothing_passes_the_filters", "unknown_namespace"]
+
+NO_ROWS: Rows = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query, analysed: its text, its search terms, its unit vector float32 `[dimension]` if a leg needs one."""
+
+    text: str
+    terms: tuple[str, ...]
+    vector: Floats | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Rows of a namespace, best first, with their scores, and why there are none if so.
+
+    Attributes:
+        rows: int64 `[n]`.
+        scores: float32 `[n]`, falling.
+        legs: For each list, the score of every turn in it; NaN for a turn that the list does not hold.
+        reason: Why the ranking is empty, else None.
+        episodes: Episodes that a coarse-to-fine recipe chose, best first.
+        facts: Facts that it chose, best first.
+    """
+
+    rows: Rows
+    scores: Floats
+    legs: dict[str, Floats] = field(default_factory=dict)
+    reason: EmptyReason | None = None
+    episodes: Rows = field(default_factory=lambda: NO_ROWS)
+    facts: Rows = field(default_factory=lambda: NO_ROWS)
+
+
+Reranker = Callable[[Query, Literal["topic", "episode", "fact"], Rows], Floats]
+"""Scores candidates of a stage anew, the higher the better: float32 `[len(rows)]` for graph rows of a level."""
+
+
+def empty_ranking(reason: EmptyReason) -> Ranking:
+    """Return a ranking without rows."""
+    return Ranking(NO_ROWS, np.zeros(0, np.float32), reason=reason)
+
+
+def best_rows(scores: Floats, candidates: Rows, depth: int, ties: TieOrder) -> Rows:
+    """Return the `depth` best candidates, best first, equal scores in the order of `ties`.
+
+    Score and tie rank become one 64-bit integer, all distinct, so that numpy's vectorised sort and partition of
+    integers do the work: sparse scores are mostly zeros, on which a partition of floats is slow.
+    """
+    bits = (0.0 - scores[candidates]).view(np.uint32)  # 0.0 - x has no negative zero
+    ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))  # the order of the floats, as unsigned integers
+    keys = (ordered.astype(np.uint64) << np.uint64(32)) | ties.rank[candidates]
+    if depth < len(keys):
+        keys = np.partition(keys, depth - 1)[:depth]
+    keys.sort()
+    return ties.row[(keys & np.uint64(0xFFFF_FFFF)).astype(np.int64)]
+
+
+def speaker_factors(index: NamespaceIndex, text: str, factor: float) -> Floats | None:
+    """Return `factor` for turns of somebody else than the one speaker whom `text` names, else 1.
+
+    None where the text names no speaker of the namespace, or several. Turns without a speaker keep 1.
+    """
+    asked = words(text)
+    named = [number for number, phrase in enumerate(index.speaker_phrases) if phrase.strip() and phrase in asked]
+    if len(named) != 1:
+        return None
+    codes = index.speakers[1]
+    return np.where((codes == named[0]) | (codes < 0), np.float32(1.0), np.float32(factor))
+
+
+def finite_vector(query: Query, recipe: str) -> Floats:
+    """Return the query's vector.
+
+    Raises:
+        ValueError: There is none, or it is not finite.
+    """
+    if query.vector is None or not np.isfinite(query.vector).all():
+        raise ValueError(f"recipe {recipe!r} needs a finite query vector")
+    return query.vector

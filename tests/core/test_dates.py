@@ -1,0 +1,146 @@
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hgmem_core.dates import find_times
+
+FRIDAY = datetime(2024, 3, 15, 12, tzinfo=UTC)
+SATURDAY = datetime(2024, 3, 16, 12, tzinfo=UTC)
+
+
+def days(text, said_at=FRIDAY, zone="UTC"):
+    """The first and the last day of the one phrase in `text`, as ISO dates."""
+    [mention] = find_times(text, said_at, ZoneInfo(zone))
+    assert mention.phrase in text and text[mention.place :].startswith(mention.phrase)
+    if mention.start is None:
+        return None
+    first = mention.start.astimezone(ZoneInfo(zone))
+    if mention.end is None:
+        return first.date().isoformat(), None
+    last = date.fromordinal(mention.end.astimezone(ZoneInfo(zone)).date().toordinal() - 1)
+    return first.date().isoformat(), last.isoformat()
+
+
+def test_last_week_is_the_calendar_week_before():
+    said = datetime(2023, 5, 24, 20, tzinfo=UTC)
+    assert days("I was in Lyon last week", said) == ("2023-05-15", "2023-05-21")
+
+
+@pytest.mark.parametrize(
+    ("phrase", "on_friday", "on_saturday"),
+    [
+        ("last Friday", "2024-03-08", "2024-03-15"),
+        ("next Monday", "2024-03-18", "2024-03-18"),
+        ("next Friday", "2024-03-22", "2024-03-22"),
+        ("this Friday", "2024-03-15", "2024-03-15"),
+        ("this past Friday", "2024-03-08", "2024-03-15"),
+        ("上周五", "2024-03-08", "2024-03-08"),
+        ("下周一", "2024-03-18", "2024-03-18"),
+        ("先週の金曜日", "2024-03-08", "2024-03-08"),
+    ],
+)
+def test_a_named_weekday_follows_its_rule(phrase, on_friday, on_saturday):
+    assert days(f"x {phrase} y", FRIDAY) == (on_friday, on_friday)
+    assert days(f"x {phrase} y", SATURDAY) == (on_saturday, on_saturday)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("I ran yesterday.", "2024-03-14", "2024-03-14"),
+        ("We talked last night", "2024-03-14", "2024-03-14"),
+        ("It rained the day before yesterday", "2024-03-13", "2024-03-13"),
+        ("We meet tomorrow morning", "2024-03-16", "2024-03-16"),
+        ("See you next week", "2024-03-18", "2024-03-24"),
+        ("I was there last month", "2024-02-01", "2024-02-29"),
+        ("I moved last year", "2023-01-01", "2023-12-31"),
+        ("We met last summer", "2023-06-01", "2023-08-31"),
+        ("We met last winter", "2023-12-01", "2024-02-29"),
+        ("We go next May", "2024-05-01", "2024-05-31"),
+        ("We went last May", "2023-05-01", "2023-05-31"),
+        ("Free this weekend?", "2024-03-16", "2024-03-17"),
+        ("Last weekend was cold", "2024-03-09", "2024-03-10"),
+        ("It began two weeks ago", "2024-02-26", "2024-03-03"),
+        ("It began 3 days ago", "2024-03-12", "2024-03-12"),
+        ("It began a couple of months ago", "2024-01-01", "2024-01-31"),
+        ("It began a few days ago", "2024-03-10", "2024-03-13"),
+        ("It ends in two weeks", "2024-03-25", "2024-03-31"),
+        ("I slept badly the past three days", "2024-03-12", "2024-03-15"),
+        ("It was on 7 May 2023", "2023-05-07", "2023-05-07"),
+        ("It was on May 7th, 2023", "2023-05-07", "2023-05-07"),
+        ("It was on 2023-05-07", "2023-05-07", "2023-05-07"),
+        ("It was in May 2023", "2023-05-01", "2023-05-31"),
+        ("I was born in 2019", "2019-01-01", "2019-12-31"),
+        ("We moved in the summer of 2022", "2022-06-01", "2022-08-31"),
+        ("It was on December 5", "2023-12-05", "2023-12-05"),
+        ("I go home in May", "2024-05-01", "2024-05-31"),
+        ("I have lived here since 2019", "2019-01-01", None),
+        ("我昨天去了里斯本", "2024-03-14", "2024-03-14"),
+        ("去年我搬家了", "2023-01-01", "2023-12-31"),
+        ("去年夏天很热", "2023-06-01", "2023-08-31"),
+        ("两周前开始的", "2024-02-26", "2024-03-03"),
+        ("三天后见", "2024-03-18", "2024-03-18"),
+        ("上个月开始的", "2024-02-01", "2024-02-29"),
+        ("上周末下雨了", "2024-03-09", "2024-03-10"),
+        ("2023年5月7日出生", "2023-05-07", "2023-05-07"),
+        ("5月7日出生", "2024-05-07", "2024-05-07"),
+        ("我last week去了里昂", "2024-03-04", "2024-03-10"),
+    ],
+)
+def test_a_phrase_means_an_interval(text, first, last):
+    assert days(text) == (first, last)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I may go",
+        "we march on",
+        "at last we won",
+        "1234 people",
+        "page 3-4-5",
+        "It costs 2019 euros",
+        "",
+        "😀",
+        "我的天",
+    ],
+)
+def test_what_names_no_time_gives_nothing(text):
+    assert find_times(text, FRIDAY, ZoneInfo("UTC")) == []
+
+
+@pytest.mark.parametrize("text", ["31 February 2023", "9999 years ago", "We meet on Friday", "stay until next week"])
+def test_what_cannot_be_placed_keeps_its_phrase_alone(text):
+    assert days(text) is None
+
+
+def test_without_a_time_of_saying_only_absolute_phrases_are_placed():
+    assert days("I left yesterday", None) is None
+    assert days("I left on 7 May 2023", None) == ("2023-05-07", "2023-05-07")
+
+
+def test_days_are_those_of_the_speakers_zone():
+    [mention] = find_times("It was yesterday", datetime(2024, 3, 15, 1, tzinfo=UTC), ZoneInfo("America/New_York"))
+    assert mention.start == datetime(2024, 3, 13, 4, tzinfo=UTC)
+    assert mention.end == datetime(2024, 3, 14, 4, tzinfo=UTC)
+
+
+def test_several_phrases_stand_in_order():
+    found = find_times("Yesterday I read it, and last Friday too.", FRIDAY, ZoneInfo("UTC"))
+    assert [mention.phrase for mention in found] == ["Yesterday", "last Friday"]
+
+
+WORDS = (
+    "last next this the a few two 31 2024 0 of May summer weekend Friday week ago in since 前 上 周 年 月 三".split()
+)
+
+
+@given(st.lists(st.sampled_from(WORDS)), st.datetimes(timezones=st.just(UTC)), st.sampled_from(["", " "]))
+def test_any_text_at_any_time_gives_ordered_intervals(words, said_at, blank):
+    text = blank.join(words)
+    for mention in find_times(text, said_at, ZoneInfo("Pacific/Auckland")):
+        assert mention.phrase in text
+        assert mention.start is None or mention.end is None or mention.start < mention.end
