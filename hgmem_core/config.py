@@ -160,8 +160,10 @@ class SegmentConfig(Section):
 class ExtractConfig(Section):
     """How turns become facts."""
 
-    max_fact_chars: Annotated[int, Field(ge=64, le=8_192)] = 320
-    """What a turn says beyond this becomes further facts, cut between sentences."""
+    max_fact_chars: Annotated[int, Field(ge=64, le=8_192)] = 96
+    """Sentences of a turn share a fact up to this; one that is longer alone has a fact of its own."""
+    max_sentence_chars: Annotated[int, Field(ge=64, le=8_192)] = 320
+    """A longer sentence is cut between words into several facts."""
     max_turn_facts: Annotated[int, Field(ge=1, le=1_024)] = 16
     """A turn that would give more facts gives as many longer ones."""
     max_keywords: Annotated[int, Field(ge=0, le=64)] = 8

@@ -9,6 +9,9 @@ from hgmem_core.config import ExtractConfig
 from hgmem_core.statements import Lexicon, Names, Sentence, answers, read, speaker_names
 from hgmem_core.text import split_text
 
+_ANSWER_SENTENCES = 2
+"""How much of an answer stands with its question: the rest states something else."""
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -77,19 +80,13 @@ def conversation(turns: Sequence[Said], words: Lexicon, names: Names, config: Ex
         answered = waiting if waiting and waiting.said.who != said.who else None
         stated = _stated(sentences, captions, answered is not None, words)
         if stated:
-            is_caption = not any(sentence not in captions for sentence in stated)
-            for part in _parts(stated, words, config):
-                terms = frozenset(term for sentence in part for term in sentence.terms)
-                texts = tuple(sentence.text for sentence in part)
-                utterance = Utterance(said, place, texts, terms, is_caption=is_caption)
-                found.append(_joined(utterance, answered))
-                if answered:
-                    waiting = answered = None
+            found += _utterances(said, place, stated, captions, answered, words, config)
+            waiting = None if answered else waiting
         asked = tuple(sentence for sentence in sentences if sentence.kind == "question" and sentence.terms)
         if asked:
             if waiting:
                 found.append(_unanswered(waiting))
-            waiting = Question(said, place, _shortened(asked, words, config.max_fact_chars))
+            waiting = Question(said, place, _shortened(asked, words, config.max_sentence_chars))
     if waiting:
         found.append(_unanswered(waiting))
     yield from sorted(found, key=lambda utterance: utterance.place)
@@ -116,11 +113,28 @@ def _stated(
     return [*kept, *captions]
 
 
-def _joined(utterance: Utterance, question: Question | None) -> Utterance:
-    if question is None:
-        return utterance
-    asked = {term for sentence in question.sentences for term in sentence.terms}
-    return replace(utterance, terms=utterance.terms | asked, question=question)
+def _utterances(
+    said: Said,
+    place: int,
+    stated: Sequence[Sentence],
+    captions: Sequence[Sentence],
+    answered: Question | None,
+    words: Lexicon,
+    config: ExtractConfig,
+) -> Iterator[Utterance]:
+    """Yield what a turn states, and once more its beginning with the question that it answers."""
+    is_caption = not any(sentence not in captions for sentence in stated)
+    for part in _parts([sentence for sentence in stated if sentence.kind == "statement"], words, config):
+        yield _utterance(said, place, part, is_caption)
+    if answered:
+        joined = _utterance(said, place, list(stated[:_ANSWER_SENTENCES]), is_caption)
+        asked = {term for sentence in answered.sentences for term in sentence.terms}
+        yield replace(joined, terms=joined.terms | asked, question=answered)
+
+
+def _utterance(said: Said, place: int, part: Sequence[Sentence], is_caption: bool) -> Utterance:
+    terms = frozenset(term for sentence in part for term in sentence.terms)
+    return Utterance(said, place, tuple(sentence.text for sentence in part), terms, is_caption=is_caption)
 
 
 def _unanswered(question: Question) -> Utterance:
@@ -147,25 +161,27 @@ def _shortened(asked: tuple[Sentence, ...], words: Lexicon, max_chars: int) -> t
 
 def _parts(stated: Sequence[Sentence], words: Lexicon, config: ExtractConfig) -> list[list[Sentence]]:
     """Divide the sentences of a turn, in order, among as few facts as their sizes allow."""
+    pieces = [piece for sentence in stated for piece in _cut(sentence, words, config.max_sentence_chars)]
     limit = config.max_fact_chars
-    while len(parts := _divided(stated, words, limit)) > config.max_turn_facts:
+    while len(parts := _divided(pieces, limit)) > config.max_turn_facts:
         limit *= 2
     return parts
 
 
-def _divided(stated: Sequence[Sentence], words: Lexicon, limit: int) -> list[list[Sentence]]:
+def _divided(pieces: Sequence[Sentence], limit: int) -> list[list[Sentence]]:
     parts: list[list[Sentence]] = []
     room = 0
-    for sentence in stated:
-        for piece in [sentence] if len(sentence.text) <= limit else _cut(sentence, words, limit):
-            if not parts or len(piece.text) >= room:
-                parts.append([])
-                room = limit + 1
-            parts[-1].append(piece)
-            room -= len(piece.text) + 1
+    for piece in pieces:
+        if not parts or len(piece.text) >= room:
+            parts.append([])
+            room = limit + 1
+        parts[-1].append(piece)
+        room -= len(piece.text) + 1
     return parts
 
 
 def _cut(sentence: Sentence, words: Lexicon, limit: int) -> list[Sentence]:
+    if len(sentence.text) <= limit:
+        return [sentence]
     texts = [text for piece in split_text(sentence.text, limit) if (text := piece.strip())]
     return [Sentence(text, _terms(text, words), sentence.kind) for text in texts]

@@ -1,9 +1,10 @@
 """Episodes to facts, without a model: what each turn states, questions joined to their answers.
 
-A fact is the text of one turn, or a part of a long one: `Ana: I moved to Lisbon.` Courtesies are left out, captions of
-attachments are kept, pronouns stay as they are. Where a turn answers a question of somebody else, the question stands
-in a line before it: `Bo: How is the new flat?` / `Ana: Tiny.`, and the turn that asked is the fact's second source. A
-question that nobody answers is a fact of its own. The facts of an episode depend on that episode alone.
+A fact is a sentence of a turn, or some short ones: `Ana: I moved to Lisbon.` Courtesies are left out, captions of
+attachments are kept, pronouns stay as they are. Where a turn answers a question of somebody else, its beginning makes
+one more fact, in which the question stands in a line before it: `Bo: How is the new flat?` / `Ana: Tiny.`; the turn
+that asked is its second source. A question that nobody answers is a fact of its own. The facts of an episode depend on
+that episode alone.
 
 `time_phrase` is the first phrase that can be placed, from the statement, else from its question; [valid_from, valid_to)
 is what it means (see `hgmem_core.dates`). Without a phrase a fact holds from when it was said, with an open end; with
@@ -38,7 +39,7 @@ from hgmem_core.tokens import fold
 from hgmem_core.turns import turn_texts
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors
 
-EXTRACT_REVISION = 1
+EXTRACT_REVISION = 2
 """Raised when equal turns give other facts."""
 
 _CAUSE = re.compile(

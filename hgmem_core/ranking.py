@@ -28,13 +28,26 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class ListScores:
+    """One list's view of the turns.
+
+    Attributes:
+        scores: Of every turn, float32 `[turns]`.
+        ranks: Its place in the list, from 1; 0 for a turn that the list does not hold.
+    """
+
+    scores: Floats
+    ranks: Rows
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Rows of a namespace, best first, with their scores, and why there are none if so.
 
     Attributes:
         rows: int64 `[n]`.
         scores: float32 `[n]`, falling.
-        legs: For each list, the score of every turn in it; NaN for a turn that the list does not hold.
+        legs: What each list says. Under reciprocal rank fusion the ranks decide; a blend is the sum of the scores.
         reason: Why the ranking is empty, else None.
         episodes: Episodes that a coarse-to-fine recipe chose, best first.
         facts: Facts that it chose, best first.
@@ -42,7 +55,7 @@ class Ranking:
 
     rows: Rows
     scores: Floats
-    legs: dict[str, Floats] = field(default_factory=dict)
+    legs: dict[str, ListScores] = field(default_factory=dict)
     reason: EmptyReason | None = None
     episodes: Rows = field(default_factory=lambda: NO_ROWS)
     facts: Rows = field(default_factory=lambda: NO_ROWS)

@@ -11,6 +11,7 @@ from hgmem_core.hypermem import coarse_to_fine, turns_of
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import (
+    ListScores,
     Mask,
     Query,
     Ranking,
@@ -79,6 +80,7 @@ def rank_turns(
     filters: Filters,
     k: int,
     rerank: Reranker | None = None,
+    explain: bool = False,
 ) -> Ranking:
     """Rank the turns of a namespace that pass the filters; at most `k`, ties by id.
 
@@ -93,6 +95,7 @@ def rank_turns(
         filters: Conditions that hold before ranking.
         k: The most turns.
         rerank: For a coarse-to-fine recipe, orders the candidates of each stage anew.
+        explain: Whether to keep what each list says.
     """
     numbers = np.array(index.term_numbers(query.terms), np.int64)
     if not query.terms or (not len(numbers) and not needs_vector(recipe)):
@@ -103,10 +106,11 @@ def rank_turns(
     if isinstance(recipe, CoarseToFine):
         return _coarse_to_fine(index, query, numbers, recipe, passes, k, rerank)
     if isinstance(recipe, Blend):
-        scores, legs = blend(index, query, numbers, recipe)
+        scores, parts = blend(index, query, numbers, recipe)
+        legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
         candidates = np.flatnonzero(scores > 0)
     else:
-        scores, legs = _ranked_lists(index, query, numbers.tolist(), recipe, passes)
+        scores, legs = _ranked_lists(index, query, numbers.tolist(), recipe, passes, explain)
         candidates = np.flatnonzero(~np.isnan(scores))
     if passes is not None:
         candidates = candidates[passes[candidates]]  # a session's rank reaches all its turns
@@ -157,25 +161,35 @@ def _passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
 
 
 def _ranked_lists(
-    index: NamespaceIndex, query: Query, numbers: Sequence[int], recipe: Recipe, passes: Mask | None
-) -> tuple[Floats, dict[str, Floats]]:
-    """Return the score of every turn, NaN for one that no list holds, and each list's own scores."""
+    index: NamespaceIndex,
+    query: Query,
+    numbers: Sequence[int],
+    recipe: Recipe,
+    passes: Mask | None,
+    explain: bool,
+) -> tuple[Floats, dict[str, ListScores]]:
+    """Return the score of every turn, NaN for one that no list holds, and what each list says if that is asked."""
     scores = _leg_scores(index, query, numbers, recipe)
     lists = {leg.name: _leg_rows(index, leg, scores[leg.name], passes) for leg in recipe.legs}
-    legs = {leg.name: _listed(index, leg, scores[leg.name], lists[leg.name]) for leg in recipe.legs}
+    legs = {leg.name: _listed(index, leg, scores[leg.name], lists[leg.name]) for leg in recipe.legs if explain}
     if len(recipe.legs) == 1:
-        return legs[recipe.legs[0].name], legs
+        only = recipe.legs[0].name
+        own = np.full(len(index), np.nan, np.float32)
+        own[lists[only]] = scores[only][lists[only]]
+        return own, legs
     fused = _fuse(index, recipe, lists)
     factors = speaker_factors(index, query.text, recipe.other_speaker) if recipe.other_speaker != 1.0 else None
     fused[fused == 0] = np.nan
     return (fused if factors is None else fused * factors), legs
 
 
-def _listed(index: NamespaceIndex, leg: Leg, scores: Floats, rows: Rows) -> Floats:
-    """Return the scores of a list's members by turn, NaN elsewhere."""
-    own = np.full(len(scores), np.nan, np.float32)
-    own[rows] = scores[rows]
-    return own[index.session] if leg.unit == "session" else own
+def _listed(index: NamespaceIndex, leg: Leg, scores: Floats, rows: Rows) -> ListScores:
+    """Return a list by turn; a session's rank and score are those of all its turns."""
+    ranks = np.zeros(len(scores), np.int64)
+    ranks[rows] = np.arange(1, len(rows) + 1)
+    if leg.unit == "session":
+        return ListScores(scores[index.session], ranks[index.session])
+    return ListScores(scores, ranks)
 
 
 def _leg_scores(index: NamespaceIndex, query: Query, numbers: Sequence[int], recipe: Recipe) -> dict[str, Floats]:
@@ -235,9 +249,8 @@ def _fuse(index: NamespaceIndex, recipe: Recipe, lists: dict[str, Rows]) -> Floa
     return fused.astype(np.float32)
 
 
-def hits_of(index: NamespaceIndex, ranking: Ranking, explain: bool = False) -> list[Hit]:
-    """Return the turns of a ranking with text, speaker and time; with `explain`, each leg's rank and score."""
-    ranks = {name: _ranks(scores) for name, scores in ranking.legs.items()} if explain else {}
+def hits_of(index: NamespaceIndex, ranking: Ranking) -> list[Hit]:
+    """Return the turns of a ranking with text, speaker and time, and each list's rank and score if it kept them."""
     columns = [index.column(name) for name in _HIT_COLUMNS]
     hits = []
     for rank, (row, score) in enumerate(zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True), 1):
@@ -255,7 +268,11 @@ def hits_of(index: NamespaceIndex, ranking: Ranking, explain: bool = False) -> l
                 said_at=moment(int(index.said_at_us[row])),
                 text=text,
                 attachments=attachments,
-                legs={name: (int(own[row]), float(ranking.legs[name][row])) for name, own in ranks.items() if own[row]},
+                legs={
+                    name: (int(leg.ranks[row]), float(leg.scores[row]))
+                    for name, leg in ranking.legs.items()
+                    if leg.ranks[row]
+                },
             )
         )
     return hits
@@ -264,8 +281,6 @@ def hits_of(index: NamespaceIndex, ranking: Ranking, explain: bool = False) -> l
 _HIT_COLUMNS = ("turn_id", "source_id", "role", "text", "attachments")
 
 
-def _ranks(scores: Floats) -> Rows:
-    """Return each turn's rank in a list, equal scores sharing the better one; 0 for a turn that it does not hold."""
-    held = np.sort(scores[~np.isnan(scores)])
-    ranks = 1 + len(held) - np.searchsorted(held, scores, side="right")
-    return np.where(np.isnan(scores), 0, ranks)
+def _shared_ranks(scores: Floats) -> Rows:
+    """Return each turn's rank by score, equal scores sharing the better one."""
+    return 1 + len(scores) - np.searchsorted(np.sort(scores), scores, side="right")

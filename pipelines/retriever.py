@@ -136,8 +136,8 @@ class Retriever:
         began = time.perf_counter()
         query = self.analyse(text, found)
         encoded = time.perf_counter()
-        ranking = rank_turns(index, query, found, filters or Filters(), k)
-        hits = hits_of(index, ranking, explain)
+        ranking = rank_turns(index, query, found, filters or Filters(), k, explain=explain)
+        hits = hits_of(index, ranking)
         ended = time.perf_counter()
         timings = {"analyse": 1e3 * (encoded - began), "search": 1e3 * (ended - encoded)}
         return Response(self.version.id, found.name, hits, ranking.reason, timings)

@@ -3,10 +3,23 @@
 import hashlib
 from datetime import UTC, datetime, timedelta
 
+import faiss
 import numpy as np
+import pyarrow as pa
 
+from hgmem_core.config import Config, IndexConfig
+from hgmem_core.consolidate import consolidate
+from hgmem_core.dense import FlatVectors, to_faiss
+from hgmem_core.embeddings import embed_nodes, embed_turns
 from hgmem_core.encoding import EncoderIdentity
+from hgmem_core.extract import extract
+from hgmem_core.graph import GraphTables, dense_text
+from hgmem_core.group import group, names_of_episodes
+from hgmem_core.index import build_index
 from hgmem_core.messages import Message
+from hgmem_core.namespace_index import BucketFiles, IndexReader
+from hgmem_core.propagate import propagate
+from hgmem_core.segment import segment
 from hgmem_core.turns import merge_imports, messages_table, number_equals
 
 BEGAN = datetime(2024, 3, 1, 18, 0, tzinfo=UTC)
@@ -22,6 +35,42 @@ def message(text, at=0, speaker="Ana", session="s1", namespace="acme/ana", **fie
 def imported(*messages, ingested_at=IMPORTED, max_chars=1_000):
     """The MESSAGE table of one file that holds these messages."""
     return number_equals(messages_table(messages, 0, ingested_at, max_chars))
+
+
+def graph_of(turns, encoder, propagation=0.5):
+    """The tables of the hypergraph that the embedded stages make of TURN."""
+    config = Config()
+    vectors = embed_turns(turns, encoder, 32)[0]
+    episodes, _ = segment(turns, vectors, config.segment, "english")
+    facts, incidences, _ = extract(turns, episodes, vectors, config.extract, "english")
+    fact_vectors, episode_vectors = (
+        _encoded(level, table, encoder) for level, table in (("fact", facts), ("episode", episodes))
+    )
+    names = names_of_episodes(facts, incidences)
+    facts, incidences, _ = consolidate(facts, fact_vectors, incidences, turns, config.consolidate)
+    topics, memberships, _ = group(episodes, episode_vectors, names, config.group)
+    base = pa.concat_tables([fact_vectors, episode_vectors, _encoded("topic", topics, encoder)])
+    every = pa.concat_tables([incidences, memberships])
+    return GraphTables(topics, episodes, facts, every, base, propagate(base, every, propagation, "sum"))
+
+
+def _encoded(level, table, encoder):
+    texts = [dense_text(level, row) for row in table.to_pylist()]
+    return embed_nodes(level, table.select(["namespace", f"{level}_id"]), texts, encoder, 32)[0]
+
+
+def reader_of(turns, encoder):
+    """The opened index of TURN, its vectors in FAISS as on disk."""
+    graph = graph_of(turns, encoder)
+    embeddings = embed_turns(turns, encoder, 32)[0]
+    index = build_index(turns, embeddings, graph, encoder.identity.dimension, IndexConfig(), 0.5)
+    tables = index.namespaces, index.nodes, index.graph_nodes, index.postings
+    vectors = (_flat(part) for part in (index.vectors, index.graph_vectors, index.propagated_vectors))
+    return IndexReader(BucketFiles(*tables, *vectors, propagation=0.5))
+
+
+def _flat(vectors):
+    return FlatVectors(faiss.deserialize_index(np.frombuffer(to_faiss(vectors), np.uint8)))
 
 
 def turns_of(*messages):

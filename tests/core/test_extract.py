@@ -72,14 +72,21 @@ def only(tables):
     return fact
 
 
+def joined(tables):
+    """The one fact that a question stands in."""
+    [fact] = [row for row in tables[0].to_pylist() if "\n" in row["text"]]
+    return fact
+
+
 def test_a_statement_names_its_speaker():
     assert texts(extracted(message("Hey! I moved to Lisbon last week."))) == ["Ana: I moved to Lisbon last week."]
 
 
 def test_a_question_stands_before_its_answer():
-    fact = only(extracted(message("How is the new flat?", speaker="Bo"), message("Tiny, but lovely.", at=1)))
-    assert fact["text"] == "Bo: How is the new flat?\nAna: Tiny, but lovely."
-    assert fact["queries"] == ["How is the new flat?"]
+    tables = extracted(message("How is the new flat?", speaker="Bo"), message("Tiny, but lovely.", at=1))
+    assert joined(tables)["text"] == "Bo: How is the new flat?\nAna: Tiny, but lovely."
+    assert joined(tables)["queries"] == ["How is the new flat?"]
+    assert "Ana: Tiny, but lovely." in texts(tables)
 
 
 def test_the_answering_turn_is_the_better_evidence():
@@ -95,7 +102,7 @@ def test_thanks_do_not_answer_but_what_follows_does():
         message("Thanks!", at=1),
         message("Near the river.", at=2),
     )
-    assert texts(tables) == ["Bo: Where is the flat?\nAna: Near the river."]
+    assert texts(tables) == ["Ana: Near the river.", "Bo: Where is the flat?\nAna: Near the river."]
 
 
 def test_nobody_answers_themselves_and_an_unanswered_question_stays():
@@ -150,7 +157,7 @@ def test_a_phrase_is_kept_beside_its_interval():
 
 
 def test_the_time_of_a_question_is_the_answers():
-    fact = only(extracted(message("What did you do yesterday?", speaker="Bo"), message("I went hiking.", at=1)))
+    fact = joined(extracted(message("What did you do yesterday?", speaker="Bo"), message("I went hiking.", at=1)))
     assert fact["time_phrase"] == "yesterday" and fact["valid_from"] == datetime(2024, 2, 29, tzinfo=UTC)
 
 
@@ -190,8 +197,8 @@ def test_a_long_turn_becomes_several_facts_without_losing_a_sentence():
 
 
 def test_a_word_longer_than_a_fact_is_cut():
-    tables = extracted(message("x" * 900), config=ExtractConfig(max_fact_chars=100))
-    assert len(texts(tables)) == 1 or all(len(text) <= 105 for text in texts(tables))
+    tables = extracted(message("x" * 900 + " end"), config=ExtractConfig(max_sentence_chars=100))
+    assert len(texts(tables)) > 8 and all(len(text) <= 105 for text in texts(tables))
 
 
 def test_identical_turns_are_one_fact_said_several_times():

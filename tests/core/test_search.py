@@ -1,23 +1,20 @@
 from datetime import timedelta
 
 import bm25s
-import faiss
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgmem_core.config import IndexConfig
-from hgmem_core.dense import FlatVectors, to_faiss
-from hgmem_core.embeddings import dated_texts, embed_turns
+from hgmem_core.embeddings import dated_texts
 from hgmem_core.encoding import encode_texts
-from hgmem_core.index import build_index
-from hgmem_core.namespace_index import IndexReader
-from hgmem_core.recipes import DEPTH, RECIPES, RecipeError, find_recipe
-from hgmem_core.search import Filters, Query, hits_of, rank_turns
+from hgmem_core.ranking import Query
+from hgmem_core.recipes import DEPTH, RECIPES, Recipe, RecipeError, find_recipe
+from hgmem_core.search import Filters, hits_of, rank_turns
 from hgmem_core.tokens import tokenizer
 from hgmem_core.turns import date_texts, merge_imports, turn_texts
 from hgmem_core.units import session_spans
+from tests.core import fixtures
 from tests.core.fixtures import BEGAN, IMPORTED, HashEncoder, imported, message, turns_of
 
 ENCODER = HashEncoder()
@@ -25,9 +22,7 @@ WORDS = "tea harbour violin seven garden ticket rain Lisbon piano bread".split()
 
 
 def reader_of(turns):
-    index = build_index(turns, embed_turns(turns, ENCODER, 32)[0], 16, IndexConfig())
-    vectors = FlatVectors(faiss.deserialize_index(np.frombuffer(to_faiss(index.vectors), np.uint8)))
-    return IndexReader(index.namespaces, index.nodes, index.postings, vectors)
+    return fixtures.reader_of(turns, ENCODER)
 
 
 def query(text):
@@ -93,6 +88,10 @@ def test_every_posting_list_scores_as_bm25s_does_on_the_texts_it_stands_for(ana,
         "dated": dated,
         "window": [" ".join(dated[row] for row in span) for span in spans(ana, 2, 2)],
         "prior": [" ".join(dated[row] for row in span) for span in spans(ana, 2, 0)],
+        "episode": [
+            " ".join(dated[row] for row in ana.graph.turns_of_episode.of(number).tolist())
+            for number in range(ana.graph.counts["episode"])
+        ],
         "session": [
             " ".join(text for text, own in zip(dated, ana.session, strict=True) if own == number)
             for number in range(ana.sessions)
@@ -118,7 +117,7 @@ def ranked_by(scores, ids, keep):
     return order[:DEPTH]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", [name for name, recipe in RECIPES.items() if isinstance(recipe, Recipe)])
 @pytest.mark.parametrize("question", ["tea in Lisbon", "What did Ana say about the violin?"])
 def test_recipes_equal_their_definition_written_out(ana, recipe, question):
     legs = RECIPES[recipe].legs
@@ -258,10 +257,11 @@ def test_equal_scores_are_ordered_by_id():
 
 
 def test_explanations_tell_each_lists_rank(ana):
-    ranking = rank_turns(ana, query("tea in Lisbon"), RECIPES["untrained"], Filters(), 3)
-    hit = hits_of(ana, ranking, explain=True)[0]
-    total = sum((0.5 if name == "bm25/session" else 1.0) / (60 + rank) for name, (rank, _) in hit.legs.items())
-    assert total == pytest.approx(hit.score)
+    for hit in hits_of(ana, rank_turns(ana, query("tea in Lisbon"), RECIPES["untrained"], Filters(), 3, explain=True)):
+        total = sum((0.5 if name == "bm25/session" else 1.0) / (60 + rank) for name, (rank, _) in hit.legs.items())
+        assert total == pytest.approx(hit.score)
+    for hit in hits_of(ana, rank_turns(ana, query("tea in Lisbon"), RECIPES["hypergraph"], Filters(), 3, explain=True)):
+        assert sum(score for _, score in hit.legs.values()) == pytest.approx(hit.score)
 
 
 def test_spans_end_with_their_session():
@@ -277,6 +277,6 @@ def test_a_query_vector_that_is_not_finite_is_refused(ana):
 
 
 def test_recipes_by_name():
-    assert find_recipe("default") is RECIPES["untrained"]
+    assert find_recipe("default") is RECIPES["hypergraph"]
     with pytest.raises(RecipeError, match="no recipe 'best'; there are default, bm25"):
         find_recipe("best")

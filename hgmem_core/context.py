@@ -1,0 +1,156 @@
+"""A context for a prompt: statements in time order under a token budget, none twice, each with its source turns."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hgmem_core.namespace_index import NamespaceIndex
+from hgmem_core.ranking import Ranking
+from hgmem_core.recipes import AnyRecipe, CoarseToFine
+from hgmem_core.turns import date_texts, moment, turn_texts
+
+UNDATED = "Time unknown"
+_UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One line of a context.
+
+    Attributes:
+        text: What it says.
+        date: The day on which its first source was said, in words; empty where unknown.
+        order: Where it stands in time: that moment, then the source's row.
+        turn_ids: The turns that it cites.
+    """
+
+    text: str
+    date: str
+    order: tuple[bool, datetime, int]
+    turn_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What goes into a prompt.
+
+    Attributes:
+        text: The statements by time, each date once above its own, each statement with its number.
+        statements: In the order of the text; statement i is cited as `[i]`, from 1.
+        tokens: Of `text`, headers and separators included.
+        left_out: Statements that the budget had no room for.
+    """
+
+    text: str
+    statements: tuple[Statement, ...]
+    tokens: int
+    left_out: int
+
+    def turn_ids(self) -> set[str]:
+        """Return every turn that some statement cites."""
+        return {turn for statement in self.statements for turn in statement.turn_ids}
+
+
+def assemble(statements: Sequence[Statement], budget: int, count_tokens: Callable[[str], int]) -> Context:
+    """Take statements, best first, while they fit; then put them in time order.
+
+    A statement that says nothing new, word for word, is left out; its sources join those of the first. One that does
+    not fit is passed over, and shorter ones after it may still fit.
+
+    Args:
+        statements: Best first.
+        budget: The most tokens of the text.
+        count_tokens: Of a text.
+    """
+    merged: dict[str, Statement] = {}
+    for statement in statements:
+        same = merged.get(statement.text)
+        turns = statement.turn_ids if same is None else tuple(dict.fromkeys((*same.turn_ids, *statement.turn_ids)))
+        first = same or statement
+        merged[statement.text] = Statement(first.text, first.date, first.order, turns)
+    chosen: list[Statement] = []
+    dates: set[str] = set()
+    spent = 0
+    for statement in merged.values():
+        # A line is never longer than its number, its text and, if it is the first of its date, the date.
+        cost = count_tokens(_line(len(merged), statement)) + 1
+        cost += 0 if statement.date in dates else count_tokens(_header(statement)) + 1
+        if spent + cost <= budget:
+            chosen.append(statement)
+            dates.add(statement.date)
+            spent += cost
+    ordered = sorted(chosen, key=lambda statement: statement.order)
+    text = "\n".join(_lines(ordered))
+    return Context(text, tuple(ordered), count_tokens(text), len(merged) - len(chosen))
+
+
+def _lines(statements: Iterable[Statement]) -> Iterator[str]:
+    date = None
+    for number, statement in enumerate(statements, 1):
+        if statement.date != date:
+            date = statement.date
+            yield _header(statement)
+        yield _line(number, statement)
+
+
+def _header(statement: Statement) -> str:
+    return f"{statement.date or UNDATED}:"
+
+
+def _line(number: int, statement: Statement) -> str:
+    return f"[{number}] {statement.text}"
+
+
+def statements_of(index: NamespaceIndex, ranking: Ranking, recipe: AnyRecipe) -> list[Statement]:
+    """Return what a ranking has to say, best first.
+
+    A coarse-to-fine recipe gives its facts and the summaries of its episodes, by turns, as far as it shows each; any
+    other recipe gives the turns themselves.
+    """
+    if not isinstance(recipe, CoarseToFine):
+        return [_turn(index, row) for row in ranking.rows.tolist()]
+    facts = [_fact(index, fact) for fact in ranking.facts.tolist()] if recipe.fact_context else []
+    episodes = [_episode(index, episode) for episode in ranking.episodes.tolist()] if recipe.episode_context else []
+    every: list[Statement] = []
+    for place in range(max(len(facts), len(episodes))):
+        every += [*episodes[place : place + 1], *facts[place : place + 1]]
+    return every
+
+
+def _turn(index: NamespaceIndex, row: int) -> Statement:
+    text = turn_texts(index.nodes.slice(row, 1))[0]
+    return _statement(index, text, [row])
+
+
+def _fact(index: NamespaceIndex, fact: int) -> Statement:
+    text = index.graph.column("fact", "text")[fact].as_py().replace("\n", " ")
+    return _statement(index, text, index.graph.turns_of_fact.of(fact).tolist())
+
+
+def _episode(index: NamespaceIndex, episode: int) -> Statement:
+    """Return an episode's summary, citing those of its turns whose sentences it is made of."""
+    summary = index.graph.column("episode", "text")[episode].as_py()
+    rows = index.graph.turns_of_episode.of(episode).tolist()
+    sentences = [sentence for sentence in _SENTENCE_END.split(summary) if sentence]
+    said = [index.column("text")[row].as_py() for row in rows]
+    quoted = [row for row, text in zip(rows, said, strict=True) if any(_says(text, part) for part in sentences)]
+    return _statement(index, summary, quoted or rows[:1])
+
+
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
+
+
+def _says(text: str, sentence: str) -> bool:
+    """Tell whether a sentence of a summary, which may begin with its speaker, is one of a turn's."""
+    said = sentence.partition(": ")[2] or sentence
+    return sentence in text or said.rstrip("…") in text
+
+
+def _statement(index: NamespaceIndex, text: str, rows: list[int]) -> Statement:
+    first = min(rows, default=0)
+    date = date_texts(index.nodes.slice(first, 1))[0].strip(" ()").partition(" on ")[2]
+    ids = index.column("turn_id")
+    said_at = moment(int(index.said_at_us[first]))
+    order = (said_at is None, said_at or _UNKNOWN, first)
+    return Statement(text, date, order, tuple(ids[row].as_py() for row in rows))
