@@ -197,7 +197,8 @@ def test_a_long_turn_becomes_several_facts_without_losing_a_sentence():
 
 
 def test_a_word_longer_than_a_fact_is_cut():
-    tables = extracted(message("x" * 900 + " end"), config=ExtractConfig(max_sentence_chars=100))
+    word = "".join(f"{number:03d}" for number in range(300))
+    tables = extracted(message(word), config=ExtractConfig(max_sentence_chars=100))
     assert len(texts(tables)) > 8 and all(len(text) <= 105 for text in texts(tables))
 
 

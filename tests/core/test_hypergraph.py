@@ -1,0 +1,190 @@
+"""The recipes over the hypergraph, against their definitions written out, and how it holds when a log grows."""
+
+import numpy as np
+import pytest
+
+from hgmem_core.encoding import encode_texts
+from hgmem_core.ranking import Query
+from hgmem_core.recipes import RECIPES, CoarseToFine
+from hgmem_core.search import Filters, rank_turns
+from hgmem_core.tokens import tokenizer
+from tests.core.fixtures import HashEncoder, graph_of, message, reader_of, turns_of
+
+ENCODER = HashEncoder()
+SUBJECTS = ["my cello lesson", "the harbour in Lisbon", "a lemon cake", "our old ferry", "Nadia's garden"]
+VERBS = ["I love", "I finally finished", "We talked about", "Tomorrow I start", "They asked about"]
+
+
+def chat(sessions=6, turns=8, seed=1):
+    rng = np.random.default_rng(seed)
+    return [
+        message(
+            f"{rng.choice(VERBS)} {rng.choice(SUBJECTS)} number {number}. "
+            + ("What do you think?" if number % 3 == 0 else "It took all day."),
+            at=10_000 * session + number,
+            speaker=("Ana", "Bo")[number % 2],
+            session=f"s{session}",
+            source_id=f"{session}-{number}",
+        )
+        for session in range(sessions)
+        for number in range(turns)
+    ]
+
+
+@pytest.fixture(scope="module")
+def index():
+    return reader_of(turns_of(*chat()), ENCODER).open("acme/ana")
+
+
+def query(text):
+    return Query(text, tuple(tokenizer("english")(text)), encode_texts(ENCODER, [text])[0])
+
+
+def vectors_of(index, level, weight):
+    """The level's vectors h + weight * s, from the stored ones."""
+    graph = index.graph
+    part = graph._slices[level]
+    base = graph._base.copy()[graph._first_vector + part.start : graph._first_vector + part.stop]
+    moved = graph._propagated.copy()[graph._first_vector + part.start : graph._first_vector + part.stop]
+    return base + weight / 0.5 * (moved - base)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("level", ["topic", "episode", "fact"])
+def test_cosines_under_any_weight_are_those_of_the_propagated_vectors(index, level, weight):
+    vectors = vectors_of(index, level, weight)
+    asked = query("a lemon cake in Lisbon").vector
+    expected = vectors @ asked / np.linalg.norm(vectors, axis=1)
+    np.testing.assert_allclose(index.graph.cosines(level, asked, weight), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_every_turn_is_in_an_episode_every_episode_in_a_topic_every_fact_has_sources(index):
+    graph = index.graph
+    assert sorted(graph.turns_of_episode.values.tolist()) == list(range(len(index)))
+    assert set(graph.episodes_of_topic.values.tolist()) == set(range(graph.counts["episode"]))
+    assert set(graph.facts_of_episode.values.tolist()) == set(range(graph.counts["fact"]))
+    assert (np.diff(graph.turns_of_fact.offsets) > 0).all()
+    for episode in range(graph.counts["episode"]):
+        assert set(index.episode[graph.turns_of_episode.of(episode)].tolist()) == {episode}
+
+
+def scaled(values):
+    spread = values.max() - values.min()
+    return (values - values.min()) / spread if spread else np.zeros(len(values))
+
+
+@pytest.mark.parametrize("question", ["the harbour in Lisbon", "What did Ana say about her cello lesson?"])
+def test_hypergraph_equals_its_formula_written_out(index, question):
+    graph, asked = index.graph, query(question)
+    numbers = index.term_numbers(asked.terms)
+    vectors = vectors_of(index, "fact", 0.5)
+    cosines = vectors @ asked.vector / np.linalg.norm(vectors, axis=1)
+    best = np.full(len(index), np.nan)
+    for fact, cosine in enumerate(cosines):
+        row = graph.turns_of_fact.of(fact)[0]
+        best[row] = np.nanmax([best[row], cosine])
+    best[np.isnan(best)] = cosines.min()
+    topic = np.array(
+        [
+            max(
+                best[row]
+                for number in range(graph.counts["topic"])
+                if index.episode[turn] in graph.episodes_of_topic.of(number)
+                for episode in graph.episodes_of_topic.of(number)
+                for row in graph.turns_of_episode.of(episode)
+            )
+            for turn in range(len(index))
+        ]
+    )
+    words = sum(scaled(index.bm25(unit, numbers)) for unit in ("dated", "window", "prior")) * 0.4 / 3
+    episode = scaled(index.bm25("episode", numbers)[index.episode])
+    expected = words + 0.6 * scaled(best) + 0.1 * episode + 0.2 * scaled(topic)
+    if "Ana" in question:
+        expected[[speaker != "Ana" for speaker in index.column("speaker").to_pylist()]] *= 0.8
+    ranking = rank_turns(index, asked, RECIPES["hypergraph"], Filters(), 10)
+    np.testing.assert_allclose(ranking.scores, np.sort(expected)[::-1][:10], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(ranking.scores, expected[ranking.rows], rtol=1e-3, atol=1e-4)
+
+
+def stage(lexical, cosines, candidates, keep, depth=100):
+    score = dict.fromkeys(candidates, 0.0)
+    by_words = sorted((node for node in candidates if lexical[node] > 0), key=lambda node: (-lexical[node], node))
+    by_cosine = sorted(candidates, key=lambda node: (-cosines[node], node))
+    for ranked in (by_words[:depth], by_cosine[:depth]):
+        for rank, node in enumerate(ranked, 1):
+            score[node] += np.float32(1 / (60 + rank))
+    return sorted((node for node in candidates if score[node]), key=lambda node: (-np.float32(score[node]), node))[
+        :keep
+    ]
+
+
+@pytest.mark.parametrize("recipe", [name for name, recipe in RECIPES.items() if isinstance(recipe, CoarseToFine)])
+def test_hypermem_equals_its_stages_written_out(index, recipe):
+    graph, asked, settings = index.graph, query("my cello lesson in Lisbon"), RECIPES[recipe]
+    lexical = index.bm25("graph", index.term_numbers(asked.terms))
+
+    def run(level, candidates, keep):
+        cosines = graph.cosines(level, asked.vector, settings.propagation)
+        return stage(graph.level(level, lexical), cosines, candidates, keep)
+
+    episodes, facts = range(graph.counts["episode"]), range(graph.counts["fact"])
+    if settings.topics:
+        topics = run("topic", range(graph.counts["topic"]), settings.topics)
+        episodes = sorted({node for topic in topics for node in graph.episodes_of_topic.of(topic).tolist()})
+    if settings.episodes:
+        episodes = run("episode", episodes, settings.episodes)
+        facts = sorted({node for episode in episodes for node in graph.facts_of_episode.of(episode).tolist()})
+    else:
+        episodes = []
+    facts = run("fact", facts, settings.facts)
+    ranking = rank_turns(index, asked, settings, Filters(), 1_000)
+    assert (ranking.facts.tolist(), ranking.episodes.tolist()) == (facts, episodes)
+    turns = [row for fact in facts for row in graph.turns_of_fact.of(fact).tolist()]
+    turns += [row for episode in episodes for row in graph.turns_of_episode.of(episode).tolist()]
+    assert ranking.rows.tolist() == list(dict.fromkeys(turns))
+
+
+def test_a_reranker_orders_the_candidates_of_each_stage(index):
+    seen = []
+
+    def rerank(asked, level, rows):
+        seen.append(level)
+        return -np.arange(len(rows), dtype=np.float32)
+
+    recipe = CoarseToFine("x", topics=1, episodes=1, facts=2)
+    ranking = rank_turns(index, query("my cello lesson"), recipe, Filters(), 10, rerank=rerank)
+    assert seen == ["topic", "episode", "fact"]
+    assert len(ranking.facts) <= 2
+
+
+def test_filters_reach_the_hypergraph(index):
+    for recipe in ("hypergraph", "hypermem", "hypermem:no-topic-no-episode-stage"):
+        ranking = rank_turns(index, query("my cello lesson"), RECIPES[recipe], Filters(session_id="s2"), 100)
+        assert set(index.column("session_id").take(ranking.rows).to_pylist()) == {"s2"}, recipe
+
+
+def test_adding_the_last_session_changes_no_id_of_the_earlier_ones():
+    messages = chat()
+    before = graph_of(turns_of(*(one for one in messages if one.session_id != "s5")), ENCODER)
+    after = graph_of(turns_of(*messages), ENCODER)
+    for name, key in (("episodes", "episode_id"), ("facts", "fact_id"), ("topics", "topic_id")):
+        old, new = (set(getattr(tables, name).column(key).to_pylist()) for tables in (before, after))
+        assert old
+        assert old <= new, name
+
+
+def test_a_superseded_fact_is_not_found_by_default():
+    index = reader_of(
+        turns_of(
+            message("I like tea.", 0, session="s1"),
+            message("Nothing much happened.", 1, session="s1"),
+            message("I dislike tea.", 90_000, session="s2"),
+        ),
+        ENCODER,
+    ).open("acme/ana")
+    texts = index.graph.column("fact", "text").to_pylist()
+    closed = [text for text, stands in zip(texts, index.graph.stands, strict=True) if not stands]
+    assert closed == ["Ana: I like tea."]
+    ranking = rank_turns(index, query("Does Ana like tea?"), RECIPES["hypermem"], Filters(), 10)
+    assert "Ana: I like tea." not in [texts[fact] for fact in ranking.facts.tolist()]
+    assert ranking.facts.tolist()
