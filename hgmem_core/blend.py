@@ -1,5 +1,7 @@
 """The recipe `hypergraph`: words and the levels of the hypergraph, blended; see `hgmem_core.recipes.Blend`."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from hgmem_core.lexical import Floats, Ints
@@ -21,26 +23,47 @@ def blend(index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend) -> 
         recipe: The weights.
 
     Returns:
-        The scores, float32 `[turns]`, and what they are the sum of.
+        The scores, float32 `[turns]`, and the weighted parts whose sum they are, the speaker's factor included.
     """
-    terms = numbers.tolist()
-    share = recipe.words / len(_WORD_UNITS)
-    parts = {f"bm25/{unit}": weighted(share, index.bm25(unit, terms)) for unit in _WORD_UNITS}
-    parts["bm25/episode"] = weighted(recipe.episode, index.bm25("episode", terms)[index.episode])
-    facts = fact_scores(index, finite_vector(query, recipe.name), recipe.propagation)
-    parts["dense/fact"] = weighted(recipe.fact, facts)
-    parts["dense/topic"] = weighted(recipe.topic, topic_scores(index, facts))
-    scores: Floats = np.sum(list(parts.values()), axis=0, dtype=np.float32)
+    weights = _weights(recipe)
+    parts = {name: part * weights[name] for name, part in components(index, query, numbers, recipe).items()}
     factors = speaker_factors(index, query.text, recipe.other_speaker)
-    return (scores if factors is None else scores * factors), parts
+    if factors is not None:
+        parts = {name: part * factors for name, part in parts.items()}
+    scores: Floats = np.sum(list(parts.values()), axis=0, dtype=np.float32)
+    return scores, parts
 
 
-def weighted(weight: float, scores: Floats) -> Floats:
-    """Return scores moved and scaled to [0, `weight`]; zeros where all are equal."""
+def components(index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend) -> dict[str, Floats]:
+    """Return what a blend is made of, each scaled to [0, 1] within the query: float32 `[turns]` by name."""
+    terms = numbers.tolist()
+    parts = {f"bm25/{unit}": index.bm25(unit, terms) for unit in _WORD_UNITS}
+    parts["bm25/episode"] = index.bm25("episode", terms)[index.episode]
+    facts = fact_scores(index, finite_vector(query, recipe.name), recipe.propagation)
+    parts["dense/fact"] = facts
+    parts["dense/topic"] = topic_scores(index, facts)
+    return {name: scaled(part) for name, part in parts.items()}
+
+
+def combined(parts: Mapping[str, Floats], recipe: Blend) -> Floats:
+    """Return the weighted sum of components, without the speaker's factor."""
+    weights = _weights(recipe)
+    total: Floats = np.sum([weights[name] * part for name, part in parts.items()], axis=0, dtype=np.float32)
+    return total
+
+
+def _weights(recipe: Blend) -> dict[str, np.float32]:
+    words = {f"bm25/{unit}": np.float32(recipe.words / len(_WORD_UNITS)) for unit in _WORD_UNITS}
+    levels = {"bm25/episode": recipe.episode, "dense/fact": recipe.fact, "dense/topic": recipe.topic}
+    return words | {name: np.float32(weight) for name, weight in levels.items()}
+
+
+def scaled(scores: Floats) -> Floats:
+    """Return scores moved and scaled to [0, 1]; zeros where all are equal."""
     low, high = scores.min(), scores.max()
     if high == low:
         return np.zeros(len(scores), np.float32)
-    result: Floats = ((scores - low) * np.float32(weight / (high - low))).astype(np.float32)
+    result: Floats = ((scores - low) / (high - low)).astype(np.float32)
     return result
 
 

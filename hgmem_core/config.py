@@ -114,9 +114,9 @@ class IndexConfig(Section):
 class GroupConfig(Section):
     """How episodes become topics."""
 
-    join: Annotated[float, Field(ge=-1.0, le=2.0)] = 0.5
+    join: Annotated[float, Field(ge=-1.0, le=2.0)] = 0.4
     """Nearness (cosine plus the weighted share of known names) from which an episode joins a topic."""
-    join_second: Annotated[float, Field(ge=-1.0, le=2.0)] = 0.65
+    join_second: Annotated[float, Field(ge=-1.0, le=2.0)] = 0.6
     """The same for a second topic."""
     name_weight: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     max_episodes: Annotated[int, Field(ge=1, le=1_000)] = 15

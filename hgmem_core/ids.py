@@ -1,6 +1,7 @@
 """Names that do not move: namespaces, buckets, content-derived ids and digests of tables."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,6 +14,8 @@ ID_BYTES = 12
 """Ids are 96-bit hashes written as 24 hex digits: a collision among 10^9 rows has a chance below 10^-11."""
 
 MAX_NAMESPACE_CHARS = 512
+
+_DIGITS = re.compile(r"([0-9]+)")
 
 
 def content_id(*parts: str | int | None) -> str:
@@ -39,12 +42,29 @@ def turn_id(namespace: str, session_id: str, source_id: str) -> str:
     return content_id("turn", namespace, session_id, source_id)
 
 
-def anonymous_turn_id(namespace: str, session_id: str, said_at_us: int | None, speaker: str | None, text: str) -> str:
-    """Return the id of a message without an id of its own: by time (microseconds), speaker and text.
+def anonymous_turn_id(
+    namespace: str, session_id: str, said_at_us: int | None, speaker: str | None, text: str, attachments: str = "[]"
+) -> str:
+    """Return the id of a message without an id of its own: by time (microseconds), speaker, text and attachments.
 
     Equal messages of one file are told apart by `hgmem_core.turns.number_equals`.
     """
-    return content_id("said", namespace, session_id, said_at_us, speaker, text)
+    shown = () if attachments == "[]" else (attachments,)
+    return content_id("said", namespace, session_id, said_at_us, speaker, text, *shown)
+
+
+def natural_key(text: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
+    """Return what to sort names by so that their digits compare as numbers.
+
+    >>> sorted(["m10", "m2", "m", "m02"], key=natural_key)
+    ['m', 'm02', 'm2', 'm10']
+    """
+    # Numbers are compared by length, then digits: an integer of thousands of digits cannot be made.
+    parts = _DIGITS.split(text)
+    numbers = [part.lstrip("0") for part in parts[1::2]]
+    key: list[str | tuple[int, str]] = list(parts)
+    key[1::2] = [(len(number), number) for number in numbers]
+    return tuple(key), text
 
 
 def part_id(message_id: str, part: int) -> str:

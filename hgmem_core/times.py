@@ -10,6 +10,9 @@ from zoneinfo import ZoneInfo
 from hgmem_core.config import TimeUnit
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Two days within the calendar's ends, so that every time has a date in every zone.
+_FIRST = datetime(1, 1, 3, tzinfo=UTC)
+_END = datetime(9999, 12, 30, tzinfo=UTC)
 _MICROSECONDS: dict[TimeUnit, Decimal] = {
     "s": Decimal(10**6),
     "ms": Decimal(10**3),
@@ -65,7 +68,8 @@ def parse_time(value: object, zone: ZoneInfo, unit: TimeUnit = "auto") -> dateti
             microseconds below 1e17, nanoseconds above.
 
     Raises:
-        ValueError: The value is not a time, can be read in two ways, or lies outside the years 1 to 9999.
+        ValueError: The value is not a time, can be read in two ways, or lies outside the years 1 to 9999 or within two
+            days of their ends, where it would have no date in some zones.
 
     >>> parse_time("2024-05-08 13:56", ZoneInfo("Europe/Paris")).isoformat()
     '2024-05-08T11:56:00+00:00'
@@ -95,9 +99,10 @@ def _from_number(value: float | Decimal, zone: ZoneInfo, unit: TimeUnit) -> date
     # A float of seconds has fewer exact digits than a datetime: its shortest text is what the log meant.
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     try:
-        return _EPOCH + timedelta(microseconds=int((exact * _MICROSECONDS[unit]).to_integral_value("ROUND_FLOOR")))
+        moment = _EPOCH + timedelta(microseconds=int((exact * _MICROSECONDS[unit]).to_integral_value("ROUND_FLOOR")))
     except OverflowError as error:
         raise ValueError(f"the number {value} in {unit} is a time outside the years 1 to 9999") from error
+    return _inside(moment, f"the number {value} in {unit}")
 
 
 def _from_text(text: str, zone: ZoneInfo, unit: TimeUnit) -> datetime | None:
@@ -187,9 +192,16 @@ def _to_utc(moment: datetime, zone: ZoneInfo, value: object) -> datetime:
     if moment.utcoffset() is None:
         moment = moment.replace(tzinfo=zone)
     try:
-        return moment.astimezone(UTC)
+        moment = moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(f"the time {value} is outside the years 1 to 9999 in UTC") from error
+    return _inside(moment, f"the time {value}")
+
+
+def _inside(moment: datetime, what: str) -> datetime:
+    if not _FIRST <= moment < _END:
+        raise ValueError(f"{what} is outside the years 1 to 9999 in some time zone")
+    return moment
 
 
 def _shown(text: str) -> str:

@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from hgmem_core.ids import anonymous_turn_id, content_id, part_id, turn_id
+from hgmem_core.ids import anonymous_turn_id, content_id, natural_key, part_id, turn_id
 from hgmem_core.messages import Message
 from hgmem_core.schemas import MESSAGE, OUTCOME, TURN, conform
 from hgmem_core.text import split_text
 
-MERGE_REVISION = 1
+MERGE_REVISION = 2
 """Raised when equal imports give other turns."""
 
 UNKNOWN_TIME = int(np.iinfo(np.int64).min)
@@ -40,7 +40,8 @@ def messages_table(messages: Sequence[Message], first_row: int, ingested_at: dat
     row = first_row
     for message in messages:
         pieces = split_text(message.text, max_chars) if len(message.text) > max_chars else [message.text]
-        message_id = _message_id(message)
+        attachments = _attachments_json(message)
+        message_id = _message_id(message, attachments)
         for part, text in enumerate(pieces):
             rows["namespace"].append(message.namespace)
             rows["session_id"].append(message.session_id)
@@ -54,7 +55,7 @@ def messages_table(messages: Sequence[Message], first_row: int, ingested_at: dat
             rows["text"].append(text)
             rows["said_at"].append(message.said_at)
             rows["time_zone"].append(message.time_zone)
-            rows["attachments"].append(_attachments_json(message) if part == 0 else "[]")
+            rows["attachments"].append(attachments if part == 0 else "[]")
             rows["call_id"].append(message.call_id)
             rows["ingested_at"].append(ingested_at)
             row += 1
@@ -62,11 +63,13 @@ def messages_table(messages: Sequence[Message], first_row: int, ingested_at: dat
     return pa.Table.from_arrays(columns, schema=MESSAGE.arrow)
 
 
-def _message_id(message: Message) -> str:
+def _message_id(message: Message, attachments: str) -> str:
     if message.source_id is not None:
         return turn_id(message.namespace, message.session_id, message.source_id)
     said_at_us = None if message.said_at is None else microseconds(message.said_at)
-    return anonymous_turn_id(message.namespace, message.session_id, said_at_us, message.speaker, message.text)
+    return anonymous_turn_id(
+        message.namespace, message.session_id, said_at_us, message.speaker, message.text, attachments
+    )
 
 
 def microseconds(time: datetime) -> int:
@@ -110,9 +113,12 @@ def merge_imports(imports: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
     """Return the TURN table that several imports of one bucket make together, and its OUTCOME rows.
 
     A message that was delivered several times is what its latest delivery says; `revision` counts the different texts
-    before it; `ingested_at` is when the winning text was first seen. Within a session turns stand by time, then by the
-    log's sequence, then by id; where a message has neither time nor sequence, the order of the imports and of their
-    rows decides, and a message without a time stands by the last time before it.
+    before it; `ingested_at` is when the winning text was first seen.
+
+    Within a session turns stand by time, then by the log's sequence, then by the log's own id, digits in it compared as
+    numbers, then, only for messages without an id, by the order of the imports and of their rows. A message with
+    neither time nor sequence stands after the last time before it in its file, or ahead of the first one, in the order
+    of the rows; if it is a later delivery of a message, it keeps the place that the message had.
 
     Args:
         imports: MESSAGE tables, the oldest import first.
@@ -136,7 +142,7 @@ def merge_imports(imports: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
         first_seen=pl.col("ingested_at").filter(pl.col("text") == pl.col("latest_text")).min(),
     )
     turns = _in_order(every).filter(pl.col("wins")).join(seen, on=piece, how="left")
-    turns = turns.sort("namespace", "session_id", "time_key", *_TIES, "message_id", "part")
+    turns = turns.sort("namespace", "session_id", *_ORDER, "message_id", "part")
     turns = turns.with_columns(
         ingested_at="first_seen",
         position=pl.int_range(pl.len()).over("namespace", "session_id"),
@@ -145,25 +151,45 @@ def merge_imports(imports: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
     return conform(_large(turns.select(TURN.arrow.names).to_arrow()), TURN), _merge_outcomes(every)
 
 
-_TIES = ("sequence_key", "source_key", "row_key")
+_ORDER = ("time_key", "beside_key", "sequence_key", "unplaced_key", "id_key", "file_key")
 
 
 def _in_order(every: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns by which the turns of a session are sorted; see `merge_imports`."""
-    session = ["namespace", "session_id"]
-    # A row that can be placed by its own content is; its place in the file must not matter then.
+    """Add the columns by which the turns of a session are sorted, see `merge_imports`; the rows stand in file order."""
+    session, message = ["namespace", "session_id"], ["namespace", "message_id"]
     placeable = pl.col("said_at").is_not_null() | pl.col("sequence").is_not_null()
-    some_time = pl.col("said_at").is_not_null().any().over(session)
-    by_sequence = pl.col("sequence").is_not_null().all().over(session)
-    every_time = pl.col("said_at").is_not_null().all().over(session)
-    nearest = pl.col("said_at").forward_fill().backward_fill().over(session)
-    time = pl.when(by_sequence & ~every_time).then(None).otherwise(nearest)
-    return every.with_columns(
-        time_key=pl.when(some_time).then(time),
-        sequence_key=pl.col("sequence").fill_null(np.iinfo(np.int64).max),
-        source_key=pl.when(placeable).then(0).otherwise(pl.col("source")),
-        row_key=pl.when(placeable).then(0).otherwise(pl.col("row")),
+    every = every.with_row_index("at").with_columns(
+        first=pl.col("at").first().over(message),
+        before=pl.col("said_at").forward_fill().over(session),
+        nearest=pl.col("said_at").forward_fill().backward_fill().over(session),
+        # The row that tells a message's place: its latest one so far with a time or sequence, else its first.
+        by=pl.coalesce(pl.when(placeable).then("at").forward_fill().over(message), pl.col("at").first().over(message)),
     )
+    every = every.with_columns(
+        placed=placeable.gather("by"),
+        placed_at=pl.col("said_at").gather("by"),
+        placed_sequence=pl.col("sequence").gather("by"),
+        before=pl.col("before").gather("by"),
+        nearest=pl.col("nearest").gather("by"),
+    )
+    lost = ~pl.col("wins")
+    some_time = (pl.col("placed_at").is_not_null() & ~lost).any().over(session)
+    every_time = (pl.col("placed_at").is_not_null() | lost).all().over(session)
+    by_sequence = (pl.col("placed_sequence").is_not_null() | lost).all().over(session)
+    # What can be placed by its own content is; its place in the file must not matter then.
+    beside = pl.when("placed").then(0).when(pl.col("before").is_null()).then(-1).otherwise(1)
+    in_time = some_time & ~(by_sequence & ~every_time)
+    every = every.with_columns(
+        time_key=pl.when(in_time).then("nearest"),
+        beside_key=pl.when(in_time).then(beside).otherwise(0),
+        sequence_key=pl.col("placed_sequence").fill_null(np.iinfo(np.int64).max),
+        unplaced_key=pl.when("placed").then(0).otherwise("first"),
+        file_key=pl.when(pl.col("source_id").is_null()).then("first").otherwise(0),
+    )
+    names = sorted(every["source_id"].drop_nulls().unique(), key=natural_key)
+    ranks = pl.DataFrame({"source_id": names, "id_key": range(len(names))}, {"source_id": pl.String, "id_key": pl.Int64})
+    every = every.join(ranks, on="source_id", how="left", maintain_order="left")
+    return every.with_columns(pl.col("id_key").fill_null(len(names)))
 
 
 def _merge_outcomes(every: pl.DataFrame) -> pa.Table:
@@ -232,6 +258,9 @@ _MONTHS = ("January February March April May June July August September October 
 
 @lru_cache(maxsize=65_536)
 def _date_text(time: datetime, zone: str) -> str:
-    local = time.astimezone(ZoneInfo(zone))
+    try:
+        local = time.astimezone(ZoneInfo(zone))
+    except OverflowError:  # within hours of the calendar's ends
+        local = time
     hour, half = local.hour % 12 or 12, "am" if local.hour < 12 else "pm"
     return f"({hour}:{local.minute:02d} {half} on {local.day} {_MONTHS[local.month - 1]}, {local.year}) "

@@ -66,6 +66,43 @@ def test_another_file_is_refused(content):
         read_questions([content])
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"qa": []}, "'conv-1' has no list of questions"),
+        ({"qa": None}, "'conv-1' has no list of questions"),
+        ({"qa": [5]}, "'conv-1', question 0: not an object with question, category and evidence"),
+        ({"qa": [question("D1:1"), {"evidence": ["D1:1"], "category": 1}]}, "'conv-1', question 1: not an object"),
+        ({"qa": [{"evidence": ["D1:1"], "question": "Who?"}]}, "'conv-1', question 0: not an object"),
+        ({"qa": [{**question(), "question": None}]}, "'conv-1', question 0: not an object"),
+        ({"qa": [{**question(), "evidence": "D1:1"}]}, "'conv-1', question 0: its evidence is no list"),
+        ({"conversation": []}, "'conv-1': its conversation is no object"),
+        ({"conversation": {"session_1": [{"dia_id": "D1:1"}, "hi"]}}, r"'conv-1', session_1\[1\]: not an object"),
+        ({"sample_id": None}, "sample_id None is neither text nor a whole number"),
+        ({"sample_id": ["x"]}, "neither text nor a whole number"),
+        ({"qa": [question("D7:7")]}, "no question has evidence"),
+    ],
+)
+def test_a_fault_of_a_sample_is_named(change, reason):
+    with pytest.raises(TaskError, match=reason):
+        read_questions([{**sample(question("D1:1")), **change}])
+
+
+def test_a_sample_that_comes_twice_is_refused():
+    with pytest.raises(TaskError, match="'conv-1' occurs twice"):
+        read_questions([sample(question("D1:1")), sample(question("D1:2"), sample_id="conv-2"), sample(question())])
+
+
+def test_a_recipe_that_found_nothing_has_its_row_of_zeros():
+    questions = read_questions([sample(question("D1:1"))])
+    run = pa.table({"query_id": pa.array([], pa.string()), "id": [], "recipe": pa.array([], pa.string())})
+    rows = score_run(run, questions.queries, questions.qrels, GROUPS, ["b", "a"])
+    assert [(row["recipe"], row["group"], row["mrr"]) for row in rows if row["group"] == "all"] == [
+        ("b", "all", 0),
+        ("a", "all", 0),
+    ]
+
+
 def test_groups_average_their_questions_and_a_missing_answer_counts_as_zero():
     questions = read_questions([sample(question("D1:1"), question("D1:2", "D1:3"), question("D1:4", category=5))])
     first, second, _ = questions.queries.column("query_id").to_pylist()

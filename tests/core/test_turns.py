@@ -1,6 +1,8 @@
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +30,9 @@ def test_turns_stand_by_time_then_sequence_then_id():
 @given(st.permutations(range(8)), st.booleans())
 def test_the_order_of_rows_does_not_matter_where_they_carry_times_or_sequences(order, with_times):
     messages = [
-        message(f"said {number % 5}", number % 3 if with_times else None, sequence=None if with_times else number)
+        message(f"said {number % 5}", number % 3, source_id=f"m{number}")
+        if with_times
+        else message(f"said {number % 5}", None, sequence=number)
         for number in range(8)
     ]
     shuffled = [messages[place] for place in order]
@@ -37,8 +41,68 @@ def test_the_order_of_rows_does_not_matter_where_they_carry_times_or_sequences(o
 
 
 def test_without_times_and_sequences_the_file_decides():
-    messages = [message(text, None) for text in "dbca"]
-    assert texts(turns_of(*messages)) == ["d", "b", "c", "a"]
+    for ids in ([None] * 4, ["m4", "m2", "m3", "m1"]):
+        messages = [message(text, None, source_id=id) for text, id in zip("dbca", ids, strict=True)]
+        assert texts(turns_of(*messages)) == ["d", "b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["m1", "m2", "m10"],
+        ["9", "10", "10a", "a"],
+        ["1.9", "1.10", "2.1"],
+        ["a", "a1", "b"],
+        ["m02", "m2", "m3"],
+        ["m" + "9" * 5_000, "m1" + "0" * 5_000],
+    ],
+)
+def test_ids_of_messages_of_one_time_are_ordered_as_numbers_are(ids):
+    messages = [message(id, source_id=id) for id in ids]
+    assert texts(turns_of(*messages)) == texts(turns_of(*messages[::-1])) == ids
+
+
+def test_messages_of_one_time_without_ids_keep_the_order_of_their_files():
+    minute = [message(f"line {number}") for number in (3, 1, 2, 0)]
+    later = message("later", 1)
+    named = message("named", source_id="m1")
+    assert texts(turns_of(later, *minute, named)) == ["named", "line 3", "line 1", "line 2", "line 0", "later"]
+    grown = [imported(*minute[:2]), imported(*minute[1:3], minute[0]), imported(later, *minute)]
+    assert texts(merge_imports(grown)[0]) == ["line 3", "line 1", "line 2", "line 0", "later"]
+
+
+def test_a_long_text_of_a_tie_stays_in_one_piece():
+    long = "word " * 1_000
+    turns = turns_of(message(long), message("after"), message("another"))
+    assert ("".join(texts(turns)[:-2]), texts(turns)[-2:]) == (long, ["after", "another"])
+
+
+def test_a_message_before_any_time_stands_first():
+    assert texts(turns_of(message("a", None), message("b", 1), message("c", 1))) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "place", [lambda number: {"at": number}, lambda number: {"at": None, "sequence": number}, lambda _: {"at": None}]
+)
+def test_an_edit_without_time_and_sequence_keeps_its_place(place):
+    log = imported(*(message(text, source_id=text, **place(number)) for number, text in enumerate("abc")))
+    edits = imported(message("A", None, source_id="a"), message("word " * 300, None, source_id="b"))
+    turns, _ = merge_imports([log, edits])
+    assert (texts(turns)[0], "".join(texts(turns)[1:-1]), texts(turns)[-1]) == ("A", "word " * 300, "c")
+    assert not any(turns.column("said_at").to_pylist()[:-1])
+
+
+def test_an_edit_with_a_new_time_moves_and_a_second_without_one_stays_there():
+    first = imported(message("a", 1, source_id="a"), message("b", 2, source_id="b"), message("c", 4, source_id="c"))
+    moved = imported(message("a", 3, source_id="a"))
+    assert texts(merge_imports([first, moved])[0]) == ["b", "a", "c"]
+    assert texts(merge_imports([first, moved, imported(message("A", None, source_id="a"))])[0]) == ["b", "A", "c"]
+
+
+def test_photos_without_text_are_different_turns_if_they_show_different_things():
+    photos = [message("", attachments=({"type": "image", "caption": caption},)) for caption in ("a bike", "a boat")]
+    turns, _ = merge_imports([imported(photo) for photo in (*photos, photos[0])])
+    assert turn_texts(turns) == ["Ana: [image: a bike]", "Ana: [image: a boat]"]
 
 
 def test_a_message_without_a_time_stands_by_the_last_time_before_it():
@@ -139,6 +203,12 @@ def test_dates_are_shown_in_the_turns_own_zone():
         "(12:00 am on 2 March, 2024) ",
         "",
     ]
+
+
+def test_a_date_beyond_the_calendar_of_its_zone_is_shown_in_utc():
+    first = replace(message("a", time_zone="America/New_York"), said_at=datetime(1, 1, 1, tzinfo=UTC))
+    last = replace(message("b", time_zone="Asia/Tokyo"), said_at=datetime(9999, 12, 31, 23, 59, tzinfo=UTC))
+    assert date_texts(turns_of(first, last)) == ["(12:00 am on 1 January, 1) ", "(11:59 pm on 31 December, 9999) "]
 
 
 def test_merging_needs_no_memory_of_chunks():

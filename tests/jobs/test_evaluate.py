@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from hgmem_core.tasks.locomo import TaskError
 from jobs import evaluate
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "evaluation.schema.json").read_text())
@@ -66,6 +67,39 @@ def test_the_result_fits_its_schema_and_counts_what_was_repaired(tmp_path):
     }
     again = evaluated(tmp_path, data, "--recipes", "bm25,default", "--set", "encoder.name=static")
     assert again == result
+
+
+def test_each_named_recipe_is_asked_once_whatever_the_buckets(tmp_path):
+    data = tmp_path / "small.json"
+    data.write_text(json.dumps(small_locomo()))
+    static = ("--set", "encoder.name=static")
+    twice = evaluated(tmp_path, data, "--recipes", "bm25, bm25,hybrid,bm25", *static)["results"]
+    assert [row["recipe"] for row in twice if row["group"] == "all"] == ["bm25", "hybrid"]
+    assert all(0 <= value <= 100 for row in twice for name, value in row.items() if "@" in name or name == "mrr")
+    again = evaluated(tmp_path, data, "--recipes", "bm25,hybrid", *static, "--set", "store.buckets=4")["results"]
+    assert again == twice
+
+
+def test_another_limit_of_texts_is_another_store(tmp_path):
+    samples = small_locomo()
+    samples[0]["conversation"]["session_1"][0]["text"] = "A long story of a kitten called Pip. " * 100
+    data = tmp_path / "small.json"
+    data.write_text(json.dumps(samples))
+    versions = [
+        evaluated(tmp_path, data, "--set", "encoder.name=static", "--set", f"imports.max_turn_chars={limit}")[
+            "index_version"
+        ]
+        for limit in (400, 800, 400)
+    ]
+    assert versions[0] == versions[2] != versions[1]
+
+
+@pytest.mark.parametrize("change", [{"qa": []}, {"qa": None}, {"qa": [{"evidence": ["D1:1"]}]}])
+def test_a_damaged_file_is_refused_by_name(tmp_path, change):
+    data = tmp_path / "small.json"
+    data.write_text(json.dumps([{**small_locomo()[0], **change}]))
+    with pytest.raises(TaskError, match=r"small.json: .*conv-1"):
+        evaluated(tmp_path, data, "--set", "encoder.name=static")
 
 
 @pytest.mark.skipif("HGMEM_DATA" not in os.environ, reason="HGMEM_DATA names no folder with the real data")

@@ -1,11 +1,13 @@
 """The jobs as a person runs them: arguments in, standard output, one message on an error, exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
+from hgmem_core.config import Config, to_toml
 from jobs import benchmark, evaluate, import_logs, query, quickstart, rebuild
 from jobs.terminal import run_job
 from tests.pipelines.logs import rows, write_jsonl
@@ -73,7 +75,7 @@ def test_a_second_rebuild_says_that_it_did_nothing(job, config):
     assert (first["published"], second["published"]) == (True, False)
     assert second["version"] == first["version"]
     assert {stage["made"] for stage in second["stages"].values()} == {0}
-    assert "1 files were imported before and left out" in job(rebuild, config)[1]
+    assert "1 file was imported before and left out" in job(rebuild, config)[1]
 
 
 def test_import_without_a_configuration_file(job, tmp_path):
@@ -82,6 +84,38 @@ def test_import_without_a_configuration_file(job, tmp_path):
     code, out, _ = job(import_logs, *arguments, "--json")
     assert code == 0
     assert json.loads(out)["imported"]["outcomes"] == {"ok": 1, "partial": 0, "empty": 1, "fallback": 0, "rejected": 0}
+
+
+def test_arguments_may_hold_any_character(job, tmp_path):
+    name = '\U0001f9ea \x7f"q" \\ café'
+    log = write_jsonl(tmp_path / f"{name}.jsonl", [{"text": "hello"}])
+    store = tmp_path / name
+    assert job(import_logs, "jsonl", log, "--out", store, "--namespace", "\U0001f9ea/café")[0] == 0
+    assert store.is_dir()
+    assert job(rebuild, minimal(tmp_path, store))[0] == 0
+    asked = ["hello", "--namespace", "\U0001f9ea/café", "--store", store, "--recipe", "bm25", "--json"]
+    assert len(json.loads(job(query, *asked)[1])["hits"]) == 1
+
+
+def minimal(folder, root):
+    """A configuration without inputs, for a store that has logs already."""
+    path = folder / "minimal.toml"
+    path.write_text(to_toml(Config(store={"root": str(root)}, encoder={"name": "static"})), encoding="utf-8")
+    return path
+
+
+def test_what_the_terminal_cannot_show_is_escaped(config, tmp_path):
+    write_jsonl(tmp_path / "log.jsonl", [{**row, "text": "café \U0001f9ea"} for row in rows()])
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+
+    def output(*command):
+        command = [sys.executable, "-m", *map(str, command)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    output("jobs.rebuild", config)
+    asked = ["jobs.query", "caf\xe9", "--store", tmp_path / "store", "--namespace", "acme/ana", "--recipe", "bm25"]
+    assert "caf\\xe9" in output(*asked)
+    assert json.loads(output(*asked, "--json"))["hits"][0]["text"].endswith("café \U0001f9ea")
 
 
 def test_filters_by_time_speaker_and_session(job, config, tmp_path):
@@ -106,6 +140,8 @@ def test_wrong_use_is_exit_code_2_and_a_failed_job_1(job, config, tmp_path):
     store = tmp_path / "store"
     job(rebuild, config)
     asked = ["tea", "--store", store, "--namespace", "acme/ana"]
+    deep = tmp_path / "deep.toml"
+    deep.write_text("inputs = " + "[" * 3_000)
     cases = [
         (2, (rebuild, config, "--set", "store.bukets=3"), "store.bukets: unknown key"),
         (2, (rebuild, tmp_path / "none.toml"), "none.toml cannot be read"),
@@ -113,6 +149,17 @@ def test_wrong_use_is_exit_code_2_and_a_failed_job_1(job, config, tmp_path):
         (2, (query, *asked, "--k", "0"), "--k: 0 is not between 1 and 1000"),
         (2, (query, "tea", "--store", store, "--namespace", "../acme"), "'..' is not allowed"),
         (2, (query, *asked, "--from", "2024-03-01"), "has no time zone"),
+        (2, (query, *asked, "--from", "yesterday"), "'yesterday' is not a time; write it like 2024-03-14T18:00+01:00"),
+        (2, (query, *asked, "--encoder", "foo"), "invalid choice: 'foo'"),
+        (2, (query, "caf\udce9", *asked[1:]), r"the argument 'caf\udce9' is not UTF-8"),
+        (2, (rebuild, deep), "deep.toml: nested too deeply"),
+        (2, (rebuild, config, "--set", "store.root=" + "[" * 3_000), "store.root: nested too deeply"),
+        (2, (rebuild, config, "--set", 'store.root="open'), "store.root: not TOML"),
+        (2, (evaluate, "locomo", "--data", config, "--recipes", " , "), "--recipes names no recipe"),
+        (2, (benchmark, "search", "--repeats", "0"), "'0' is not a whole number from 1 on"),
+        (2, (benchmark, "build", "--namespaces", "-1"), "'-1' is not a whole number from 1 on"),
+        (1, (benchmark, "search", "--data", config), "memory.toml cannot be read as LoCoMo's JSON"),
+        (1, (benchmark, "search", "--data", tmp_path / "none.json"), "none.json cannot be read"),
         (2, (query, "tea", "--store", store), "--namespace"),
         (2, (import_logs, "xml", "a"), "invalid choice: 'xml'"),
         (1, (query, "tea", "--store", tmp_path / "none", "--namespace", "a"), "is no store"),

@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -149,10 +150,36 @@ def test_a_bad_csv_row_is_a_row_with_an_error_and_the_next_ones_go_on(write, lin
     assert (before.value["text"], after.value["text"]) == ("before", "after")
 
 
-def test_an_open_quote_at_the_end_is_an_error_of_its_row(write):
-    good, bad = rows(write("chat.csv", 'id,text\n1,one\n2,"open\n3,three\n'), "csv")
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ('3,"open\n4,four\n\n6,six\n', "not CSV: unexpected end of data"),
+        ('3,"open\n4,four\n\n6,"six"\n7,seven\n', "not CSV: ',' expected after"),
+        ('3,"open\n4,four\n\n6,six",too many\n7,seven\n', "3 fields and the header 2"),
+    ],
+)
+def test_every_line_that_an_open_quote_swallows_is_an_error_of_its_own(write, broken, reason):
+    good, *found = rows(write("chat.csv", "id,text\n2,two\n" + broken), "csv")
+    bad = [row for row in found if row.error]
     assert good.error is None
-    assert (bad.row_id, "quote left open" in bad.error) == ("chat.csv:3", True)
+    assert [row.row_id for row in bad] == ["chat.csv:3", "chat.csv:4", "chat.csv:6"]
+    assert [row.raw[:2] for row in bad] == ["3,", "4,", "6,"]
+    assert {row.error for row in bad} == {bad[0].error}
+    assert reason in bad[0].error
+    assert "lines 3 to 6 were read as one row" in bad[0].error
+    assert [row.value["text"] for row in found[3:]] == (["seven"] if "7,seven" in broken else [])
+
+
+def test_lines_in_a_field_beyond_the_limit_are_errors_of_their_own(write, monkeypatch):
+    monkeypatch.setattr(log_rows, "MAX_LINE_BYTES", 100)
+    found = rows(write("chat.csv", 'id,text\n2,"open\n' + "".join(f"{n},{'x' * 40}\n" for n in range(3, 9))), "csv")
+    assert [row.row_id for row in found] == [f"chat.csv:{number}" for number in range(2, 9)]
+    assert [row.error is None for row in found] == [False] * 4 + [True] * 3
+
+
+def test_a_text_of_several_lines_that_is_not_utf_8_is_one_row(write):
+    bad, good = rows(write("chat.csv", b'id,text\n2,"caf\xe9\nau lait"\n4,four\n'), "csv")
+    assert (bad.row_id, bad.error, good.row_id) == ("chat.csv:2", "not UTF-8: column 'text'", "chat.csv:4")
 
 
 def test_a_csv_field_of_megabytes_is_read(write):
@@ -215,6 +242,21 @@ def test_parquet_is_read_in_batches_with_numbers_that_go_on(write):
         "chat.parquet:10000",
     ]
     assert found[9_999].value == {"text": "number 9999"}
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_parquet_column_in_an_unknown_time_zone_refuses_the_file(write, unit, nested):
+    kind = pa.timestamp(unit, "Foo/Bar")
+    said = pa.array([[{"at": 0}]], pa.list_(pa.struct([("at", kind)]))) if nested else pa.array([0], kind)
+    path = write("chat.parquet", pa.table({"text": ["one"], "said": said}))
+    with pytest.raises(LogFileError, match=r"chat.parquet: the column 'said' has the time zone 'Foo/Bar'"):
+        rows(path, "parquet")
+
+
+def test_parquet_times_may_have_offsets(write):
+    (row,) = rows(write("chat.parquet", pa.table({"said": pa.array([0], pa.timestamp("us", "+02:00"))})), "parquet")
+    assert row.value["said"] == datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def test_a_parquet_file_without_rows_has_none(write):
@@ -325,6 +367,23 @@ def test_a_path_without_files_is_refused(tmp_path):
             expand_paths([path])
 
 
+def test_a_pipe_is_refused_because_logs_are_read_several_times(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for path in (tmp_path / "pipe.jsonl", tmp_path, f"{tmp_path}/*.jsonl"):
+        with pytest.raises(LogFileError, match=r"pipe.jsonl: .*not a regular file.*save it to a file"):
+            expand_paths([str(path)])
+
+
+def test_a_file_whose_name_is_not_utf_8_is_refused_by_name(tmp_path):
+    name = os.fsencode(tmp_path) + b"/caf\xe9.jsonl"
+    with open(name, "wb") as file:
+        file.write(b"{}")
+    for path in (str(tmp_path), f"{tmp_path}/*.jsonl", os.fsdecode(name)):
+        with pytest.raises(LogFileError, match=r"caf\\udce9.jsonl.*not UTF-8") as refusal:
+            expand_paths([path])
+        str(refusal.value).encode()
+
+
 # Columns
 
 
@@ -349,13 +408,17 @@ def test_a_missing_text_or_namespace_column_is_named_with_those_there_are(write,
             check_columns(path, config(format, namespace, **columns))
 
 
-def test_a_missing_optional_column_is_refused_where_the_file_has_a_schema(write):
+def test_a_missing_optional_column_is_refused(write):
     for format, path in three_formats(write, {"text": "Ahoy", "user": "oona"}):
-        if format == "jsonl":
+        with pytest.raises(LogFileError, match="no column 'at'"):
             check_columns(path, config(format, time="at"))
-        else:
-            with pytest.raises(LogFileError, match="no column 'at'"):
-                check_columns(path, config(format, time="at"))
+
+
+def test_an_optional_column_may_be_in_some_rows_only(write):
+    lines = ['{"text": "one"}'] * 99
+    check_columns(write("a.jsonl", "\n".join([*lines, '{"text": "two", "at": null}'])), config("jsonl", time="at"))
+    with pytest.raises(LogFileError, match="no column 'at' in its first 100 rows"):
+        check_columns(write("b.jsonl", "\n".join([*lines, *lines, '{"text": "", "at": 1}'])), config(time="at"))
 
 
 def test_a_json_column_may_come_late_but_not_after_the_sample(write):

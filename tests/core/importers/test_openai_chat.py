@@ -64,6 +64,29 @@ def test_a_conversation_without_an_id_gets_the_same_one_at_every_reading():
     assert first.session_id == again.session_id != second.session_id
 
 
+def test_a_conversation_without_an_id_keeps_its_session_while_it_grows():
+    system, first = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}
+    answer, other = {"role": "assistant", "content": "Ho"}, {"role": "user", "content": "Which ferry?"}
+    for head in ([first], [system, first]):
+        (short, *_), (long, *_), (different, *_) = (
+            [message for message in read(talk)] for talk in (head, [*head, answer], [*head[:-1], other, answer])
+        )
+        assert short.session_id == long.session_id != different.session_id
+
+
+def test_conversations_that_begin_alike_are_told_apart_by_their_place_among_each_other():
+    ferry, train = ([{"role": "user", "content": "Hi"}, {"role": "user", "content": text}] for text in ("F", "T"))
+    first, _, second, _ = read(ferry, train)
+    assert first.session_id != second.session_id
+    assert [message.session_id for message in read(ferry, [{"role": "user", "content": "Ho"}], train)[3:]] == [
+        second.session_id
+    ] * 2
+    # Somebody else's conversations do not count.
+    talks = [{"user": user, "messages": talk} for user, talk in (("a", ferry), ("b", ferry), ("a", train))]
+    sessions = [message.session_id for message in read(*talks, namespace="{user}")[::2]]
+    assert sessions == [first.session_id, first.session_id, second.session_id]
+
+
 def test_equal_conversations_of_different_times_are_two():
     messages = [{"role": "user", "content": "Hi"}]
     first, second = read({"created_at": 1e9, "messages": messages}, {"created_at": 1.1e9, "messages": messages})
