@@ -212,7 +212,8 @@ class Config(Section):
 def parse_config(text: str, overrides: Iterable[str] = ()) -> Config:
     r"""Read a configuration from TOML `text` and `a.b=value` overrides, the last one winning.
 
-    A value is read as TOML; what is not TOML is a string, so `store.root=/data/x` needs no quotes.
+    A value is read as TOML; what is not TOML is a string, so `store.root=/data/x` needs no quotes. What begins with a
+    quote or a square bracket has to be TOML.
 
     Raises:
         ConfigError: One line for each fault, starting with its dotted path.
@@ -220,10 +221,7 @@ def parse_config(text: str, overrides: Iterable[str] = ()) -> Config:
     >>> parse_config("[store]\nbuckets = 4", ["retrieve.k=5"]).store.buckets
     4
     """
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"the configuration is not TOML: {error}") from error
+    tree = _toml("the configuration", text)
     for override in overrides:
         _override(tree, override)
     return config_from(tree)
@@ -245,14 +243,25 @@ def _fault(item: Mapping[str, Any]) -> str:
     return f"{path}: {message}" if isinstance(item["input"], dict) else f"{path}: {message} (got {item['input']!r})"
 
 
+def _toml(what: str, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{what} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{what} is nested too deeply") from error
+
+
 def _override(tree: dict[str, Any], override: str) -> None:
     path, equals, text = override.partition("=")
     if not equals or not path.strip():
         raise ConfigError(f"{override}: an override is written a.b=value")
+    value: Any = text
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
+        value = _toml(path, f"value = {text}")["value"]
+    except ConfigError:
+        if text.lstrip().startswith(('"', "'", "[")):
+            raise
     *parents, leaf = path.strip().split(".")
     branch: Any = tree
     for step in parents:

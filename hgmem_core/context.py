@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pyarrow as pa
+
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import Ranking
 from hgmem_core.recipes import AnyRecipe, CoarseToFine
@@ -102,6 +104,10 @@ def _line(number: int, statement: Statement) -> str:
     return f"[{number}] {statement.text}"
 
 
+MOST_STATEMENTS = 200
+"""Statements that are looked at for one context; a ranking may be much longer."""
+
+
 def statements_of(index: NamespaceIndex, ranking: Ranking, recipe: AnyRecipe) -> list[Statement]:
     """Return what a ranking has to say, best first.
 
@@ -109,33 +115,34 @@ def statements_of(index: NamespaceIndex, ranking: Ranking, recipe: AnyRecipe) ->
     other recipe gives the turns themselves.
     """
     if not isinstance(recipe, CoarseToFine):
-        return [_turn(index, row) for row in ranking.rows.tolist()]
+        rows = ranking.rows[:MOST_STATEMENTS].tolist()
+        texts = turn_texts(index.nodes.take(pa.array(rows, pa.int64())))
+        return _statements(index, [(text, [row]) for text, row in zip(texts, rows, strict=True)])
     facts = [_fact(index, fact) for fact in ranking.facts.tolist()] if recipe.fact_context else []
     episodes = [_episode(index, episode) for episode in ranking.episodes.tolist()] if recipe.episode_context else []
-    every: list[Statement] = []
+    every: list[_Said] = []
     for place in range(max(len(facts), len(episodes))):
         every += [*episodes[place : place + 1], *facts[place : place + 1]]
-    return every
+    return _statements(index, every)
 
 
-def _turn(index: NamespaceIndex, row: int) -> Statement:
-    text = turn_texts(index.nodes.slice(row, 1))[0]
-    return _statement(index, text, [row])
+_Said = tuple[str, list[int]]
+"""A text and the rows of its source turns."""
 
 
-def _fact(index: NamespaceIndex, fact: int) -> Statement:
+def _fact(index: NamespaceIndex, fact: int) -> _Said:
     text = index.graph.column("fact", "text")[fact].as_py().replace("\n", " ")
-    return _statement(index, text, index.graph.turns_of_fact.of(fact).tolist())
+    return text, index.graph.turns_of_fact.of(fact).tolist()
 
 
-def _episode(index: NamespaceIndex, episode: int) -> Statement:
+def _episode(index: NamespaceIndex, episode: int) -> _Said:
     """Return an episode's summary, citing those of its turns whose sentences it is made of."""
     summary = index.graph.column("episode", "text")[episode].as_py()
-    rows = index.graph.turns_of_episode.of(episode).tolist()
+    rows: list[int] = index.graph.turns_of_episode.of(episode).tolist()
     sentences = [sentence for sentence in _SENTENCE_END.split(summary) if sentence]
     said = [index.column("text")[row].as_py() for row in rows]
     quoted = [row for row, text in zip(rows, said, strict=True) if any(_says(text, part) for part in sentences)]
-    return _statement(index, summary, quoted or rows[:1])
+    return summary, quoted or rows[:1]
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
@@ -147,10 +154,15 @@ def _says(text: str, sentence: str) -> bool:
     return sentence in text or said.rstrip("…") in text
 
 
-def _statement(index: NamespaceIndex, text: str, rows: list[int]) -> Statement:
-    first = min(rows, default=0)
-    date = date_texts(index.nodes.slice(first, 1))[0].strip(" ()").partition(" on ")[2]
+def _statements(index: NamespaceIndex, every: Sequence[_Said]) -> list[Statement]:
+    """Give each text the day of its earliest source, its place in time, and its sources' ids."""
+    firsts = [min(rows, default=0) for _, rows in every]
+    dates = date_texts(index.nodes.take(pa.array(firsts, pa.int64())))
     ids = index.column("turn_id")
-    said_at = moment(int(index.said_at_us[first]))
-    order = (said_at is None, said_at or _UNKNOWN, first)
-    return Statement(text, date, order, tuple(ids[row].as_py() for row in rows))
+    statements = []
+    for (text, rows), first, date in zip(every, firsts, dates, strict=True):
+        said_at = moment(int(index.said_at_us[first]))
+        order = (said_at is None, said_at or _UNKNOWN, first)
+        day = date.strip(" ()").partition(" on ")[2]
+        statements.append(Statement(text, day, order, tuple(ids[row].as_py() for row in rows)))
+    return statements

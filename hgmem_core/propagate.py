@@ -31,18 +31,25 @@ def hyperedge_sums(
         weights: For each incidence its weight, `[m]`, in [0, 1].
         mean: Whether a node of several hyperedges takes their mean instead of their sum.
     """
-    sums = np.zeros(vectors.shape, np.float64)
     if not len(edges):
-        return sums.astype(np.float32)
+        return np.zeros(vectors.shape, np.float32)
     count = int(edges.max()) + 1
     exponentials = np.exp(np.asarray(weights, np.float64))
     alphas = exponentials / np.bincount(edges, weights=exponentials, minlength=count)[edges]
-    edge_vectors = np.zeros((count, vectors.shape[1]))
-    np.add.at(edge_vectors, edges, alphas[:, None] * vectors[members])
-    np.add.at(sums, members, edge_vectors[edges])
+    edge_vectors = _sum_by(edges, (alphas[:, None] * vectors[members]), count)
+    sums = _sum_by(members, edge_vectors[edges], len(vectors))
     if mean:
         sums /= np.maximum(np.bincount(members, minlength=len(vectors)), 1)[:, None]
     return sums.astype(np.float32)
+
+
+def _sum_by(group: Ints, rows: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+    """Return the sum of the rows of each group, float64 `[count, d]`."""
+    sums = np.zeros((count, rows.shape[1]))
+    order = np.argsort(group, kind="stable")
+    present, first = np.unique(group[order], return_index=True)
+    sums[present] = np.add.reduceat(rows[order], first, axis=0)
+    return sums
 
 
 def propagate(

@@ -187,7 +187,7 @@ def _in_order(every: pl.DataFrame) -> pl.DataFrame:
         file_key=pl.when(pl.col("source_id").is_null()).then("first").otherwise(0),
     )
     names = sorted(every["source_id"].drop_nulls().unique(), key=natural_key)
-    ranks = pl.DataFrame({"source_id": names, "id_key": range(len(names))}, {"source_id": pl.String, "id_key": pl.Int64})
+    ranks = pl.DataFrame([pl.Series("source_id", names, pl.String), pl.Series("id_key", range(len(names)), pl.Int64)])
     every = every.join(ranks, on="source_id", how="left", maintain_order="left")
     return every.with_columns(pl.col("id_key").fill_null(len(names)))
 

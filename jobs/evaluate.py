@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hgmem_core import segmentation_metrics
-from hgmem_core.config import Config
+from hgmem_core.config import Config, ConfigError
 from hgmem_core.metrics import METRICS
 from jobs.terminal import (
     Bars,
@@ -45,6 +45,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--split", default="dev", choices=["dev", "train"], help="segmentation: which part of the data")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write the result document")
     parser.add_argument("--version", help="locomo: read this version of store.root instead of building one")
+    parser.add_argument("--baseline", metavar="A", help="locomo: report paired differences from this recipe")
+    parser.add_argument("--context-tokens", type=int, metavar="N", help="locomo: measure all@context under this budget")
     add_config_arguments(parser)
     arguments = parser.parse_args(argv)
     config = load_config(arguments)
@@ -71,6 +73,9 @@ def source_commit() -> str | None:
 
 
 def _locomo(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
+    recipes = [name.strip() for name in arguments.recipes.split(",") if name.strip()]
+    if not recipes:
+        raise ConfigError("--recipes names no recipe")
     questions = locomo_questions(arguments.data)
     encoder = open_encoder(config.encoder)
     with Bars() as bars:
@@ -78,8 +83,17 @@ def _locomo(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
             version = open_version(Store.open(config.store.root), arguments.version)
         else:
             version = locomo_version(arguments.data, config, encoder, cache_folder("evaluations"), now(), bars)
-        recipes = [name.strip() for name in arguments.recipes.split(",") if name.strip()]
-        return evaluate_locomo(arguments.data, questions, version, config, encoder, recipes, bars)
+        return evaluate_locomo(
+            arguments.data,
+            questions,
+            version,
+            config,
+            encoder,
+            recipes,
+            bars,
+            arguments.baseline,
+            arguments.context_tokens,
+        )
 
 
 def _segmentation(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
@@ -88,11 +102,22 @@ def _segmentation(arguments: argparse.Namespace, config: Config) -> dict[str, An
         return evaluate_segmentation(arguments.data, arguments.split, config, encoder, now(), bars)
 
 
+_SHORT = {f"recall@{k}": f"R@{k}" for k in (5, 10, 20, 30)} | {"ndcg@10": "nDCG", "all@context": "context"}
+
+
 def _show_locomo(result: Mapping[str, Any]) -> None:
-    table = plain_table("recipe", "group", "n", *(name.replace("recall", "R") for name in METRICS))
+    metrics = [*METRICS, *(["all@context"] if "context_tokens" in result else [])]
+    table = plain_table("recipe", "group", "n", *(_SHORT.get(name, name) for name in metrics))
     for row in result["results"]:
-        table.add_row(row["recipe"], row["group"], str(row["n"]), *(f"{row[name]:.1f}" for name in METRICS))
+        table.add_row(row["recipe"], row["group"], str(row["n"]), *(f"{row[name]:.1f}" for name in metrics))
     console.print(table)
+    if "differences" in result:
+        table = plain_table("difference", "group", "metric", "points", "95 % interval")
+        for row in result["differences"]:
+            low, high = row["ci95"]
+            points = f"{row['difference']:+.1f}"
+            table.add_row(row["recipe"], row["group"], row["metric"], points, f"{low:+.1f} .. {high:+.1f}")
+        console.print(table)
     console.print(", ".join(f"{name} {count}" for name, count in result["evidence"].items()), highlight=False)
 
 

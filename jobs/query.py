@@ -3,11 +3,12 @@
 import argparse
 from collections.abc import Sequence
 from datetime import datetime
+from typing import get_args
 
 from rich.markup import escape
 from rich.padding import Padding
 
-from hgmem_core.config import ConfigError, EncoderConfig
+from hgmem_core.config import ConfigError, EncoderConfig, EncoderName
 from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
 from jobs.terminal import add_config_arguments, console, load_config, override, run_job, write_json
@@ -24,7 +25,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--store", metavar="STORE", help="the store's root")
     parser.add_argument("--namespace", required=True, help="whose memory is asked: exactly this one")
     parser.add_argument("--version", help="a version's id; without one, the current version")
-    parser.add_argument("--encoder", help="encoder.name; without one, the encoder that made the version")
+    parser.add_argument(
+        "--encoder", choices=get_args(EncoderName), help="without one, the encoder that made the version"
+    )
     parser.add_argument("--recipe", help="how to retrieve, such as bm25, hybrid or default")
     parser.add_argument("--k", type=int, help="the most hits")
     parser.add_argument("--from", dest="said_from", metavar="TIME", type=_time, help="said at this time or later")
@@ -70,7 +73,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write it like 2024-03-14T18:00+01:00") from error
     if time.tzinfo is None:
         raise argparse.ArgumentTypeError(f"{text!r} has no time zone; write it like 2024-03-14T18:00+01:00")
     return time

@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 the job failed and says why in one message; 2 the command 
 """
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ from pipelines.store import StoreError
 USAGE_ERRORS = (ConfigError, RecipeError)
 JOB_ERRORS = (StoreError, LogFileError, ImportFailed, EncoderError, TaskError, OSError)
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 120)
 """Results for people, on standard output."""
 
 notices = Console(stderr=True)
@@ -41,14 +42,26 @@ notices = Console(stderr=True)
 
 def run_job(job: Callable[[Sequence[str]], int]) -> None:
     """Run a job with the command line's arguments and exit with its code; expected errors become one message."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no failure
     try:
-        sys.exit(job(sys.argv[1:]))
+        sys.exit(job(_utf8(sys.argv[1:])))
     except USAGE_ERRORS as error:
         fail(error, 2)
     except JOB_ERRORS as error:
         fail(error, 1)
     except KeyboardInterrupt:
         fail(KeyboardInterrupt("stopped; what was finished is kept and will not be done again"), 130)
+
+
+def _utf8(arguments: Sequence[str]) -> Sequence[str]:
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"the argument {argument!r} is not UTF-8; rename the file, or correct it") from error
+    return arguments
 
 
 def fail(error: BaseException, code: int) -> None:
@@ -96,8 +109,12 @@ def load_config(arguments: argparse.Namespace, extra: Sequence[str] = ()) -> Con
 
 def override(path: str, value: str | Sequence[str]) -> str:
     """Write an override that sets `path` to a text or a list of texts."""
-    quoted = json.dumps(value) if isinstance(value, str) else "[" + ", ".join(json.dumps(item) for item in value) + "]"
-    return f"{path}={quoted}"
+    return f"{path}={_quoted(value) if isinstance(value, str) else '[' + ', '.join(map(_quoted, value)) + ']'}"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as TOML: like JSON, but without the escapes of surrogate pairs and with one for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def now() -> datetime:
@@ -117,7 +134,8 @@ def write(text: str) -> None:
 
 def write_json(content: object) -> None:
     """Write JSON to standard output."""
-    write(json.dumps(content, ensure_ascii=False, indent=1))
+    is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    write(json.dumps(content, ensure_ascii=not is_utf8, indent=1))
 
 
 class Bars:
@@ -153,7 +171,7 @@ def plain_table(*columns: str) -> Table:
     """Return a table without lines, narrow enough for 80 columns; the first column is text, the rest numbers."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for place, name in enumerate(columns):
-        table.add_column(name, justify="right" if place else "left", no_wrap=True)
+        table.add_column(name, justify="right" if place else "left", no_wrap=bool(place), overflow="fold")
     return table
 
 
@@ -169,7 +187,8 @@ def summarise(imported: Imported | None, report: Report, result: Mapping[str, An
     console.print(table)
     if imported is not None:
         if imported.known_files:
-            console.print(f"{imported.known_files} files were imported before and left out")
+            files = "1 file was" if imported.known_files == 1 else f"{imported.known_files} files were"
+            console.print(f"{files} imported before and left out")
         for reason, count in imported.reasons.items():
             console.print(f"  {count} x {escape(reason)}", highlight=False)
     for name, value in result.items():

@@ -5,7 +5,7 @@ import platform
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -14,17 +14,13 @@ from typing import Any
 import numpy as np
 
 from hgmem_core import __version__
-from hgmem_core.config import ColumnsConfig, Config, InputConfig, StoreConfig
+from hgmem_core.config import ColumnsConfig, Config, InputConfig, RunConfig, StoreConfig
 from hgmem_core.encoding import EncoderIdentity, Vectors
 from hgmem_core.recipes import RECIPES, AnyRecipe
 from hgmem_core.search import Filters, hits_of, rank_turns
-from pipelines.build import build
-from pipelines.import_stage import import_logs
 from pipelines.progress import Progress, Silent
 from pipelines.rebuild import rebuild
 from pipelines.retriever import Retriever
-from pipelines.store import Store
-from pipelines.synthetic import write_log
 from pipelines.versions import open_version
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -49,30 +45,38 @@ class FreeEncoder:
         return vectors
 
 
-def benchmark_build(turns: int, namespaces: int, repeats: int, progress: Progress) -> dict[str, Any]:
-    """Measure import, merge, index and publish of a synthetic log, with a free encoder of 384 dimensions.
+def benchmark_build(one: InputConfig, repeats: int, progress: Progress) -> dict[str, Any]:
+    """Measure importing and building a log in one thread, with a free encoder of 384 dimensions.
 
     Returns:
-        CPU and wall milliseconds a turn (median of the repeats after one warm-up, and all of them), by part.
+        CPU milliseconds a turn (median of the repeats after one warm-up, and all of them) and wall milliseconds a turn
+        by stage (medians). The encoder's stages hold what is left of it: texts and tables.
     """
     encoder = FreeEncoder(384)
-    runs = []
+    runs: list[dict[str, float]] = []
     progress.start("build", repeats + 1)
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log.jsonl"
-        write_log(log, turns, namespaces)
         for number in range(repeats + 1):
-            config = Config(store=StoreConfig(root=f"{folder}/store-{number}"), inputs=[synthetic_input(log)])
-            runs.append(_time_build(config, encoder, turns))
+            store = StoreConfig(root=f"{folder}/store-{number}")
+            config = Config(store=store, inputs=[one], run=RunConfig(workers=1))
+            began = time.process_time()
+            done = rebuild(config, encoder, NOW, Silent())
+            cpu = time.process_time() - began
+            imported = done.imported.seconds if done.imported else 0.0
+            seconds = {"total": cpu, "import": imported, **done.built.report.seconds}
+            runs.append({part: 1e3 * taken / done.built.turns for part, taken in seconds.items()})
             progress.advance("build", 1)
     timed = runs[1:]
     return {
         "case": "build",
-        "turns": turns,
-        "namespaces": namespaces,
+        "turns": done.built.turns,
+        "namespaces": done.built.namespaces,
         "repeats": repeats,
-        "cpu_ms_a_turn": {part: round(median(run[part] for run in timed), 4) for part in timed[0]},
+        "cpu_ms_a_turn": {"total": round(median(run["total"] for run in timed), 4)},
         "cpu_ms_a_turn_of_each_repeat": [round(run["total"], 4) for run in timed],
+        "ms_a_turn_by_stage": {
+            part: round(median(run[part] for run in timed), 4) for part in timed[0] if part != "total"
+        },
         "peak_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
 
@@ -81,18 +85,6 @@ def synthetic_input(log: Path) -> InputConfig:
     """Return how a log of `pipelines.synthetic.write_log` is read."""
     columns = ColumnsConfig(id="id", session="session", time="time", speaker="speaker")
     return InputConfig(format="jsonl", paths=[str(log)], namespace="bench/{user}", columns=columns)
-
-
-def _time_build(config: Config, encoder: FreeEncoder, turns: int) -> dict[str, float]:
-    def cpu_ms(work: Callable[[], object]) -> float:
-        began = time.process_time()
-        work()
-        return 1e3 * (time.process_time() - began) / turns
-
-    store = Store.make(config.store.root, config.store.buckets)
-    imported = cpu_ms(lambda: import_logs(store, config.inputs, config.imports, NOW, Silent()))
-    built = cpu_ms(lambda: build(store, config, encoder, Silent()))
-    return {"import": imported, "merge, index, publish": built, "total": imported + built}
 
 
 def benchmark_search(config: Config, queries: Sequence[str], repeats: int, progress: Progress) -> dict[str, Any]:

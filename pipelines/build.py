@@ -30,16 +30,26 @@ from hgmem_core.schemas import (
 from hgmem_core.segment import SEGMENT_REVISION, segment
 from hgmem_core.tokens import TOKENS_REVISION
 from hgmem_core.turns import MERGE_REVISION, merge_imports
-from pipelines.import_stage import ImportedPart, imported_parts
+from pipelines.imports import ImportedPart, imported_parts, read_imports
 from pipelines.progress import Progress
+from pipelines.publish import publish
 from pipelines.runner import Produced, Report, Runner, Stage, for_each
 from pipelines.store import Output, Store
-from pipelines.versions import publish
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A published version, whether it is a new one, and what was done for it."""
+    """A built version, whether it became the current one, and what was done for it.
+
+    Attributes:
+        version: Its id.
+        is_new: Whether the pointer moved to it.
+        number: The number of the pointer, moved or not.
+        turns: Turns in the version.
+        namespaces: Namespaces in the version.
+        report: What the stages did.
+        kept: Why another version stays the current one; None if this one is it.
+    """
 
     version: str
     is_new: bool
@@ -47,15 +57,18 @@ class Built:
     turns: int
     namespaces: int
     report: Report
+    kept: str | None = None
 
 
 def build(store: Store, config: Config, encoder: Encoder, progress: Progress) -> Built:
     """Bring every bucket up to date with the imports and publish the result; do nothing twice.
 
     Raises:
-        StoreError: Nothing was imported yet.
+        StoreError: Nothing was imported yet, or an import is damaged.
     """
-    parts = imported_parts(store)
+    store.sweep()
+    imports = read_imports(store)
+    parts = imported_parts(store, imports)
     runner = Runner(store)
     progress.start("build", sum(part.rows for bucket in parts.values() for part in bucket))
 
@@ -68,14 +81,15 @@ def build(store: Store, config: Config, encoder: Encoder, progress: Progress) ->
     indexed = for_each(work, [parts[number] for number in numbers], config.run.workers)
     outcomes = {stage: dict(counts) for stage, counts in runner.report.outcomes.items()}
     buckets = dict(zip(numbers, indexed, strict=True))
-    version, number, is_new = publish(store, buckets, config, encoder.identity, outcomes)
+    published = publish(store, buckets, config, encoder.identity, outcomes, imports[-1].number)
     return Built(
-        version=version,
-        is_new=is_new,
-        number=number,
+        version=published.version,
+        is_new=published.moved,
+        number=published.number,
         turns=sum(output.manifest["turns"] for output in indexed),
         namespaces=sum(output.manifest["namespaces"] for output in indexed),
         report=runner.report,
+        kept=published.kept,
     )
 
 
@@ -122,11 +136,12 @@ class BucketBuild:
         topic_vectors = self._after("encode_topics", [topics], partial(self._encode, "topic"))
         vectors = [fact_vectors, episode_vectors, topic_vectors]
         propagated = self._after("propagate", [facts, topics, *vectors], self._propagate)
-        return self._after("index", [turns, turn_vectors, episodes, facts, topics, propagated, *vectors], self._index)
+        tables = [turns, turn_vectors, episodes, facts, topics, propagated, *vectors]
+        return self._runner.sound(self._after("index", tables, self._index))
 
     def _after(self, stage: str, inputs: Sequence[Output], work: Callable[..., Produced]) -> Output:
         digests = [str(output.manifest["digest"]) for output in inputs]
-        return self._runner.run(self._stages[stage], digests, lambda: work(*inputs))
+        return self._runner.run(self._stages[stage], digests, lambda: work(*map(self._runner.sound, inputs)))
 
     def _encode_turns(self, turns: Output) -> Produced:
         batch_size = self._config.encoder.batch_size

@@ -1,6 +1,7 @@
 """Retrieval evaluations: build or open an index of a benchmark's logs, ask its questions, score the answers."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -10,15 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from hgmem_core import __version__
-from hgmem_core.config import Config, InputConfig, config_digest
+from hgmem_core.config import Config, InputConfig, StoreConfig, config_digest
 from hgmem_core.encoding import Encoder
-from hgmem_core.evaluation import score_run
+from hgmem_core.evaluation import paired_differences, question_scores, result_rows
 from hgmem_core.ids import digest_of_parts
-from hgmem_core.ranking import Query
-from hgmem_core.recipes import AnyRecipe, find_recipe
+from hgmem_core.namespace_index import NamespaceIndex
+from hgmem_core.ranking import Ranking
+from hgmem_core.recipes import RecipeError, find_recipe
 from hgmem_core.schemas import RUN, conform
 from hgmem_core.search import Filters
 from hgmem_core.tasks.locomo import GROUPS, Questions, TaskError, read_questions
+from pipelines.import_stage import IMPORT_REVISION
 from pipelines.progress import Progress
 from pipelines.rebuild import rebuild
 from pipelines.retriever import Retriever
@@ -33,12 +36,16 @@ RANKED = 1_000
 def locomo_version(
     data: Path, config: Config, encoder: Encoder, cache: Path, now: datetime, progress: Progress
 ) -> Version:
-    """Return the current version of a store that holds the LoCoMo file, building it in `cache` if need be."""
+    """Return the current version of a store that holds the LoCoMo file, building it in `cache` if need be.
+
+    The store has its own number of buckets, whatever the configuration says: it changes no id and no score.
+    """
     settings = config.model_copy(
         update={"inputs": [InputConfig(format="locomo", paths=[str(data)])], "retrieve": Config().retrieve}
     )
-    key = digest_of_parts([file_sha256(data), config_digest(config.index), config_digest(config.encoder), __version__])
-    store = settings.store.model_copy(update={"root": str(cache / f"locomo-{key}")})
+    sections = [config_digest(section) for section in (config.imports, config.index, config.encoder)]
+    key = digest_of_parts([file_sha256(data), *sections, str(IMPORT_REVISION), __version__])
+    store = StoreConfig(root=str(cache / f"locomo-{key}"))
     built = rebuild(settings.model_copy(update={"store": store}), encoder, now, progress)
     return open_version(built.store, built.built.version)
 
@@ -51,15 +58,38 @@ def evaluate_locomo(
     encoder: Encoder,
     recipes: Sequence[str],
     progress: Progress,
+    baseline: str | None = None,
+    context_tokens: int | None = None,
 ) -> dict[str, Any]:
-    """Ask every question within its own conversation and return the result document.
+    """Ask every question within its own conversation and return the result document; a recipe named twice counts once.
+
+    Args:
+        data: The LoCoMo file, for its digest.
+        questions: Its questions.
+        version: Answers.
+        config: Part of the result.
+        encoder: Of the version.
+        recipes: To compare.
+        progress: Told of questions asked.
+        baseline: One of the recipes, from which the others' paired differences are reported; None for none.
+        context_tokens: The budget of a context, for the metric `all@context`; None leaves it out.
 
     Raises:
         TaskError: The version holds other conversations than those of `data`.
         RecipeError: One of the recipes does not exist.
     """
+    recipes = list(dict.fromkeys(recipes))
     retriever = Retriever(version, encoder)
-    run = ask(retriever, questions, recipes, progress)
+    if baseline is not None and baseline not in recipes:
+        raise RecipeError(f"the baseline {baseline!r} is not among the recipes {', '.join(recipes)}")
+    run, found = ask(retriever, questions, recipes, progress, context_tokens)
+    scores = question_scores(run, questions.queries, questions.qrels, recipes)
+    extra: dict[str, Any] = {}
+    if context_tokens is not None:
+        scores = scores.with_metric("all@context", found)
+        extra["context_tokens"] = context_tokens
+    if baseline is not None:
+        extra["differences"] = paired_differences(scores, baseline, GROUPS)
     return {
         "schema_version": RESULT_SCHEMA_VERSION,
         "task": "locomo",
@@ -71,7 +101,8 @@ def evaluate_locomo(
         "config_sha256": config_digest(config),
         "prompts_sha256": None,
         "evidence": dict(questions.counts),
-        "results": score_run(run, questions.queries, questions.qrels, GROUPS),
+        "results": result_rows(scores, GROUPS),
+        **extra,
     }
 
 
@@ -91,35 +122,53 @@ def locomo_questions(data: Path) -> Questions:
         raise TaskError(f"{data}: {error}") from error
 
 
-def ask(retriever: Retriever, questions: Questions, recipes: Sequence[str], progress: Progress) -> pa.Table:
-    """Return the RUN of every recipe on every question, each within its own namespace."""
-    found = [find_recipe(name, retriever.version.default_recipe) for name in recipes]
+def ask(
+    retriever: Retriever,
+    questions: Questions,
+    recipes: Sequence[str],
+    progress: Progress,
+    context_tokens: int | None = None,
+) -> tuple[pa.Table, dict[str, list[float]]]:
+    """Ask every question under every recipe, each within its own namespace.
+
+    Returns:
+        RUN; and for each recipe by question 100 where all evidence turns are cited by a context of `context_tokens`,
+        else 0 (empty lists if no context is asked for).
+    """
+    asked = [(name, find_recipe(name, retriever.version.default_recipe)) for name in recipes]
     rows = questions.queries.to_pylist()
     vectors = retriever.encode([row["text"] for row in rows])
-    progress.start("evaluate", len(rows) * len(found))
-    tables = []
-    for name, recipe in zip(recipes, found, strict=True):
+    relevant: defaultdict[str, set[str]] = defaultdict(set)
+    for row in questions.qrels.to_pylist():
+        relevant[row["query_id"]].add(row["turn_id"])
+    progress.start("evaluate", len(rows) * len(asked))
+    parts, found = [], {name: list[float]() for name in recipes}
+    for name, recipe in asked:
+        tables = []
         for row, vector in zip(rows, vectors, strict=True):
             query = retriever.analyse(row["text"], recipe, vector)
-            tables.append(_run_rows(retriever, row, name, query, recipe))
+            ranking = retriever.rank(row["namespace"], query, recipe, RANKED, Filters())
+            index = retriever.namespace(row["namespace"])
+            if ranking is None or index is None:
+                version = retriever.version.id
+                raise TaskError(f"version {version} has no namespace {row['namespace']!r}: it holds other data")
+            tables.append(_run_rows(index, ranking, row, name))
+            if context_tokens is not None:
+                context = retriever.context(index, ranking, recipe, context_tokens)
+                found[name].append(100.0 * (relevant[row["query_id"]] <= context.turn_ids()))
             progress.advance("evaluate", 1)
-    # Sorted by recipe first, so that each recipe's rows have distinct keys; recipes keep their order.
-    parts = [conform(pa.concat_tables(tables[at : at + len(rows)]), RUN) for at in range(0, len(tables), len(rows))]
-    return pa.concat_tables(parts)
+        parts.append(conform(pa.concat_tables(tables), RUN))  # keys are distinct within a recipe
+    return pa.concat_tables(parts), found
 
 
-def _run_rows(retriever: Retriever, row: Mapping[str, Any], name: str, query: Query, recipe: AnyRecipe) -> pa.Table:
-    ranking = retriever.rank(row["namespace"], query, recipe, RANKED, Filters())
-    index = retriever.namespace(row["namespace"])
-    if ranking is None or index is None:
-        raise TaskError(f"version {retriever.version.id} has no namespace {row['namespace']!r}: it holds other data")
+def _run_rows(index: NamespaceIndex, ranking: Ranking, row: Mapping[str, Any], name: str) -> pa.Table:
     size = len(ranking.rows)
     columns = {
         "namespace": pa.array([row["namespace"]] * size, pa.large_string()),
         "query_id": pa.array([row["query_id"]] * size, pa.large_string()),
         "rank": pa.array(np.arange(1, size + 1, dtype=np.int32)),
         "id": index.column("turn_id").take(pa.array(ranking.rows)),
-        "score": pa.array(ranking.scores),
+        "score": pa.array(ranking.scores.astype(np.float64)),
         "recipe": pa.array([name] * size, pa.large_string()),
     }
     return pa.table(columns)

@@ -1,12 +1,14 @@
 """The import stage: log files to MESSAGE rows by bucket. The one shuffle, streaming, in bounded memory.
 
 Rows are cut by bucket into spill files as they are read; at the end each bucket's spill becomes one part file. An
-import is the new files of one call: a file whose bytes were imported before with the same settings is left out.
+import is the new files of one call: a file whose bytes were imported before with the same settings is left out. An
+import that was damaged since is written again when all its files are there.
 """
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice, pairwise
@@ -16,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from hgmem_core.config import ImportConfig, InputConfig
 from hgmem_core.ids import digest_of_parts, table_digest
@@ -24,10 +25,12 @@ from hgmem_core.importers import IMPORTERS
 from hgmem_core.messages import OUTCOMES, Dropped, Message
 from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, conform
 from hgmem_core.turns import messages_table, number_equals
+from pipelines.files import RESTORE, StoreError, file_sha256
+from pipelines.imports import Import, part_name, read_imports
 from pipelines.log_files import check_columns, expand_paths, open_rows
 from pipelines.progress import Progress
 from pipelines.spill import Spill
-from pipelines.store import Output, Store, StoreError, file_sha256, read_json
+from pipelines.store import Output, Store
 
 IMPORT_REVISION = 1
 """Raised when an equal file and equal settings give other messages."""
@@ -37,19 +40,6 @@ CHUNK_MESSAGES = 4_096
 
 class ImportFailed(RuntimeError):
     """An import that keeps nothing: too many rejected rows. Says how many, why, and how to allow them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedPart:
-    """What one import holds of one bucket."""
-
-    path: Path
-    rows: int
-    digest: str
-
-    def read(self) -> pa.Table:
-        """Return its MESSAGE rows."""
-        return pq.read_table(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +55,8 @@ class Imported:
     seconds: float = 0.0
     reasons: Mapping[str, int] = field(default_factory=dict)
     """How often each reason was given, the most frequent first."""
+    mended: int = 0
+    """Earlier imports that were damaged and have been written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +71,6 @@ class _File:
     @property
     def key(self) -> str:
         return f"{self.sha256}:{self.settings}"
-
-
-def imported_parts(store: Store) -> dict[int, list[ImportedPart]]:
-    """Return the parts of every bucket that has some, the oldest import first.
-
-    Raises:
-        StoreError: Nothing was imported yet.
-    """
-    parts: dict[int, list[ImportedPart]] = {}
-    for _, path in store.numbered("imports"):
-        entry = read_json(path)
-        folder = store.output_folder("import", entry["import"])
-        for bucket, about in entry["parts"].items():
-            part = ImportedPart(folder / f"bucket-{int(bucket):05d}.parquet", about["rows"], about["digest"])
-            parts.setdefault(int(bucket), []).append(part)
-    if not parts:
-        raise StoreError(f"{store.root} holds no messages yet; import a log first")
-    return parts
 
 
 def import_logs(
@@ -114,35 +88,62 @@ def import_logs(
     Raises:
         LogFileError: A file is missing, empty, of another format, or lacks a named column.
         ImportFailed: Too large a share of the rows was rejected; the store is as it was.
+        StoreError: An earlier import is damaged and its logs now give other messages.
     """
     began = time.perf_counter()
+    store.sweep()
     files = _files(inputs, config)
-    known = {key for _, path in store.numbered("imports") for key in read_json(path)["files"]}
-    new = list({file.key: file for file in files if file.key not in known}.values())
+    by_key = {file.key: file for file in files}
+    imports = read_imports(store)
+    known = {key for one in imports for key in one.entry.files}
+    lost = [one for one in imports if by_key.keys() >= set(one.entry.files) and one.is_damaged(store)]
+    new = [file for key, file in by_key.items() if key not in known]
+    if new or lost:
+        progress.start("import", None)
+    for one in lost:
+        _write_again(store, one, [by_key[key] for key in one.entry.files], config, progress)
     if not new:
-        return Imported(None, 0, len(files), {}, 0)
-    progress.start("import", None)
+        return Imported(None, 0, len(files), {}, 0, time.perf_counter() - began, mended=len(lost))
     identity = digest_of_parts([str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)])
-    with store.workspace() as folder:
-        spill = Spill(folder, store.buckets)
-        first_row = 0
-        for number, file in enumerate(new):
-            first_row = _read_file(file, number, first_row, config, ingested_at, spill, progress)
-        spill.flush()
-        _refuse_many_rejects(spill.outcomes, spill.reasons, config)
-        output = _keep(store, identity, spill)
-    entry = {"import": identity, "files": [file.key for file in new], "parts": output.manifest["parts"]}
-    number = store.append_numbered("imports", {**entry, "ingested_at": ingested_at.isoformat()})
-    outcomes: dict[str, int] = {outcome: spill.outcomes[outcome] for outcome in OUTCOMES}
+    with _read(store, new, config, ingested_at, progress) as spill:
+        output = _keep(store, identity, spill, ingested_at)
+    entry = {
+        "import": identity,
+        "files": [file.key for file in new],
+        "logs": [file.path for file in new],
+        "parts": output.manifest["parts"],
+        "ingested_at": output.manifest["ingested_at"],
+    }
     return Imported(
-        number=number,
+        number=store.append_numbered("imports", entry),
         files=len(new),
         known_files=len(files) - len(new),
-        outcomes=outcomes,
+        outcomes={outcome: spill.outcomes[outcome] for outcome in OUTCOMES},
         turns=output.manifest["turns"],
         seconds=time.perf_counter() - began,
         reasons=dict(spill.reasons.most_common(10)),
+        mended=len(lost),
     )
+
+
+@contextmanager
+def _read(
+    store: Store, files: Sequence[_File], config: ImportConfig, ingested_at: datetime, progress: Progress
+) -> Iterator[Spill]:
+    with store.workspace() as folder:
+        spill = Spill(folder, store.buckets)
+        first_row = 0
+        for number, file in enumerate(files):
+            first_row = _read_file(file, number, first_row, config, ingested_at, spill, progress)
+        spill.flush()
+        _refuse_many_rejects(spill.outcomes, spill.reasons, config)
+        yield spill
+
+
+def _write_again(store: Store, one: Import, files: Sequence[_File], config: ImportConfig, progress: Progress) -> None:
+    """Put what an import held back in its place: the same logs at the time of then give the same files."""
+    with _read(store, files, config, one.entry.ingested_at, progress) as spill:
+        _keep(store, one.entry.identity, spill, one.entry.ingested_at, one)
 
 
 def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[_File]:
@@ -205,20 +206,29 @@ def _refuse_many_rejects(outcomes: Counter[str], reasons: Counter[str], config: 
         )
 
 
-def _keep(store: Store, identity: str, spill: Spill) -> Output:
+def _keep(store: Store, identity: str, spill: Spill, ingested_at: datetime, earlier: Import | None = None) -> Output:
     parts: dict[str, dict[str, Any]] = {}
     files: dict[str, pa.Table] = {}
     for bucket, table in spill.buckets("messages"):
         messages = _number_by_file(table)
-        files[f"bucket-{bucket:05d}.parquet"] = messages
+        files[part_name(bucket)] = messages
         parts[str(bucket)] = {"rows": messages.num_rows, "digest": table_digest(messages, MESSAGE)}
     for bucket, results in spill.buckets("results"):
         files[f"outcomes-{bucket:05d}.parquet"] = _outcome_table(results)
         rejects = _reject_table(results)
         if rejects.num_rows:
             files[f"rejects-{bucket:05d}.parquet"] = rejects
-    turns = sum(part["rows"] for part in parts.values())
-    about = {"parts": parts, "turns": turns, "outcomes": dict(spill.outcomes)}
+    if earlier is not None and parts != earlier.parts_json():
+        raise StoreError(
+            f"{earlier.path} is damaged, or this software reads its logs otherwise than the one that imported them; "
+            f"{RESTORE}"
+        )
+    about = {
+        "parts": parts,
+        "turns": sum(part["rows"] for part in parts.values()),
+        "outcomes": dict(spill.outcomes),
+        "ingested_at": ingested_at.isoformat(),
+    }
     return store.keep(store.output_folder("import", identity), files, about)
 
 

@@ -40,7 +40,7 @@ def expand_paths(paths: Iterable[str]) -> list[str]:
     are left out of folders.
 
     Raises:
-        LogFileError: A path names no file.
+        LogFileError: A path names no file, or one that is no regular file or whose name is not UTF-8.
     """
     files: dict[str, None] = {}
     for path in paths:
@@ -50,7 +50,18 @@ def expand_paths(paths: Iterable[str]) -> list[str]:
             what = "holds no files" if matches else "does not exist, and as a pattern it matches nothing"
             raise LogFileError(f"{path}: {what}; correct `paths` of the input")
         files.update(dict.fromkeys(found))
+    for file in files:
+        _refuse_unusual(file)
     return list(files)
+
+
+def _refuse_unusual(path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise LogFileError(f"{path!r}: the file's name is not UTF-8; rename it") from error
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise LogFileError(f"{path}: this is not a regular file, and logs are read several times; save it to a file")
 
 
 def _folder_files(folder: str) -> list[str]:
@@ -99,8 +110,8 @@ def _check_head(path: str, format: str) -> None:
 def check_columns(path: str, input: InputConfig) -> None:
     """Refuse a file that lacks a column which the input names, before any of it is imported.
 
-    Parquet and CSV must have every configured column and every column of the namespace template. JSON lines may leave
-    out columns row by row: of the first 100 rows, one must have the text column and one each of the template's.
+    Every configured column and every column of the namespace template must be there. JSON lines may leave out columns
+    row by row: one of the first 100 rows must have it.
 
     Raises:
         LogFileError: Names the column, the file, and the columns there are; or see `open_rows`.
@@ -113,13 +124,14 @@ def check_columns(path: str, input: InputConfig) -> None:
         raise LogFileError(f"{path}: {error}") from error
     if input.format == "openai":
         return
+    wanted = [*(name for name in input.columns.model_dump().values() if name), *wanted]
     if input.format == "jsonl":
-        _check_json_lines(path, input, [input.columns.text, *wanted])
+        _check_json_lines(path, input, wanted)
         return
     if input.format == "csv":
         _check_head(path, input.format)
     names = csv_header(path) if input.format == "csv" else _parquet_names(path)
-    for column in [*(name for name in input.columns.model_dump().values() if name), *wanted]:
+    for column in wanted:
         if names.count(column) > 1:
             raise LogFileError(f"{path}: the column {column!r} occurs {names.count(column)} times; rename one")
         if column not in names:

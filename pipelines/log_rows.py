@@ -138,22 +138,50 @@ def _conversations(value: object) -> list[Any]:
 
 
 @contextmanager
-def _open_csv(path: str) -> Iterator[Any]:
-    """Open a CSV file as a `csv.reader`, whose type has no public name."""
+def _open_csv(path: str) -> Iterator[tuple[Any, "_CsvLines"]]:
+    """Open a CSV file as a `csv.reader`, whose type has no public name, and the lines that it is fed."""
     # The limit is the process's, there is no other; the default of 128 KiB is shorter than a long message.
     csv.field_size_limit(MAX_LINE_BYTES)
     with (
         open_log(path) as file,
         io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="") as text,
     ):
-        yield csv.reader(_text_lines(path, text), strict=True)
+        lines = _CsvLines(path, text)
+        yield csv.reader(lines, strict=True), lines
 
 
-def _text_lines(path: str, text: IO[str]) -> Iterator[str]:
-    while line := text.readline(MAX_LINE_BYTES + 1):
+class _CsvLines:
+    """The lines of a CSV file, and the starts of those that the record being read is made of.
+
+    Attributes:
+        held: The number and start of each line since `begin` that is not blank.
+    """
+
+    def __init__(self, path: str, text: IO[str]) -> None:
+        self.held: list[tuple[int, str]] = []
+        self._path = path
+        self._text = text
+        self._number = 0
+
+    def begin(self) -> None:
+        """Forget the lines of the record before."""
+        self.held.clear()
+
+    def __iter__(self) -> "_CsvLines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(MAX_LINE_BYTES + 1)
+        if not line:
+            raise StopIteration
         if len(line) > MAX_LINE_BYTES:
-            raise LogFileError(f"{path}: not CSV: a line is longer than {MAX_LINE_BYTES:,} characters; check `format`")
-        yield line
+            raise LogFileError(
+                f"{self._path}: not CSV: a line is longer than {MAX_LINE_BYTES:,} characters; check `format`"
+            )
+        self._number += 1
+        if start := line[:_RAW_CHARS].rstrip("\r\n"):
+            self.held.append((self._number, start))
+        return line
 
 
 def csv_header(path: str) -> list[str]:
@@ -162,7 +190,7 @@ def csv_header(path: str) -> list[str]:
     Raises:
         LogFileError: There is none.
     """
-    with _open_csv(path) as reader:
+    with _open_csv(path) as (reader, _):
         try:
             header: list[str] = next(reader)
         except (StopIteration, csv.Error) as error:
@@ -173,36 +201,47 @@ def csv_header(path: str) -> list[str]:
 
 
 def csv_rows(path: str) -> Iterator[LogRow]:
-    """Yield a row for each record after the header, named by the line it starts on; blank lines are passed over."""
+    """Yield a row for each record after the header, named by the line it starts on; blank lines are passed over.
+
+    A record that is no row may have swallowed others, as an open quote does: each of its lines is a row with an error.
+    """
     header = csv_header(path)
     name = _base_name(path)
-    with _open_csv(path) as reader:
+    with _open_csv(path) as (reader, lines):
         next(reader)
         while True:
-            row_id = f"{name}:{reader.line_num + 1}"
+            first = reader.line_num + 1
+            lines.begin()
             try:
                 fields = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                lines = f"lines up to {reader.line_num}: " if row_id != f"{name}:{reader.line_num}" else ""
-                yield LogRow(row_id, None, f"not CSV: {lines}{error}; is a quote left open or not doubled?")
-                continue
-            if fields:
-                yield _csv_row(row_id, header, fields)
+                fault = f"not CSV: {error}; is a quote left open or not doubled?"
+            else:
+                if not fields:
+                    continue
+                if len(fields) == len(header):
+                    yield _csv_row(f"{name}:{first}", header, fields)
+                    continue
+                fault = f"the row has {len(fields)} fields and the header {len(header)}; "
+                fault += "is a comma or a quote not quoted?"
+            if reader.line_num > first:
+                fault = f"lines {first} to {reader.line_num} were read as one row: {fault}"
+            for number, line in lines.held:
+                yield LogRow(f"{name}:{number}", None, fault, _readable(line))
 
 
 def _csv_row(row_id: str, header: Sequence[str], fields: Sequence[str]) -> LogRow:
-    error = None
-    if len(fields) != len(header):
-        error = f"the row has {len(fields)} fields and the header {len(header)}; is a comma or a quote not quoted?"
-    else:
-        column = next((key for key, text in zip(header, fields, strict=True) if _has_bad_byte(text)), None)
-        if column is None:
-            return LogRow(row_id, dict(zip(header, fields, strict=True)))
-        error = f"not UTF-8: column {column!r}"
-    raw = ",".join(fields)[:_RAW_CHARS]
-    return LogRow(row_id, None, error, raw.encode("utf-8", "surrogateescape").decode(errors="replace"))
+    column = next((key for key, text in zip(header, fields, strict=True) if _has_bad_byte(text)), None)
+    if column is None:
+        return LogRow(row_id, dict(zip(header, fields, strict=True)))
+    return LogRow(row_id, None, f"not UTF-8: column {column!r}", _readable(",".join(fields)))
+
+
+def _readable(text: str) -> str:
+    """Return the start of text that may hold bytes that are not UTF-8."""
+    return text[:_RAW_CHARS].encode("utf-8", "surrogateescape").decode(errors="replace")
 
 
 def _has_bad_byte(text: str) -> bool:
@@ -219,6 +258,8 @@ def parquet_rows(path: str) -> Iterator[LogRow]:
     number = 0
     try:
         with pq.ParquetFile(path, buffer_size=2**20) as file:  # a buffer keeps it from reading whole columns
+            for field in file.schema_arrow:
+                _refuse_unknown_zone(path, field.name, field.type)
             for batch in file.iter_batches(batch_size=_batch_rows(file.metadata)):
                 for value, error in _records(_without_nanoseconds(batch)):
                     number += 1
@@ -226,6 +267,21 @@ def parquet_rows(path: str) -> Iterator[LogRow]:
     except (OSError, pa.ArrowException) as error:
         after = f" after row {number}" if number else ""
         raise LogFileError(f"{path}: cannot be read as Parquet{after}: {error}; check `format` and the file") from error
+
+
+def _refuse_unknown_zone(path: str, column: str, kind: pa.DataType) -> None:
+    """Refuse a column, or a type inside of one, whose times are in a zone that nobody knows: no row could be read."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        try:
+            pa.lib.string_to_tzinfo(kind.tz)
+        except pa.ArrowException as error:
+            raise LogFileError(
+                f"{path}: the column {column!r} has the time zone {kind.tz!r}, which is not an IANA one; "
+                "write the file again with its times in UTC"
+            ) from error
+    inner = [kind.value_type] if pa.types.is_dictionary(kind) else []
+    for part in [*inner, *(kind.field(index).type for index in range(kind.num_fields))]:
+        _refuse_unknown_zone(path, column, part)
 
 
 def _batch_rows(metadata: pq.FileMetaData) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hgmem_core.encoding import Encoder, encode_texts
+from hgmem_core.context import Context, assemble, statements_of
+from hgmem_core.encoding import Encoder, count_tokens, encode_texts
 from hgmem_core.ids import check_namespace
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import IndexReader, NamespaceIndex
@@ -102,6 +103,11 @@ class Retriever:
         """Rank the turns of a namespace; None if the version has nothing of it."""
         index = self.namespace(namespace)
         return None if index is None else rank_turns(index, query, recipe, filters, k)
+
+    def context(self, index: NamespaceIndex, ranking: Ranking, recipe: AnyRecipe, tokens: int) -> Context:
+        """Assemble what a ranking has to say under a budget; tokens are the encoder's."""
+        statements = statements_of(index, ranking, recipe)
+        return assemble(statements, tokens, lambda text: count_tokens(self._encoder, text))
 
     def search(
         self,

@@ -1,11 +1,16 @@
-"""The stage runner: an output is named by everything that decides it, and what exists is not made again."""
+"""The stage runner: an output is named by everything that decides it, and what exists is not made again.
+
+What exists counts as long as its files are as they were written; a damaged output is made again from its inputs.
+"""
 
 import json
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -55,18 +60,30 @@ class Stage:
 
 @dataclass(slots=True)
 class Report:
-    """What a run did: for each stage the outcomes of its input rows, seconds of work, outputs made and reused."""
+    """What a run did: for each stage the outcomes of its input rows, seconds of work, outputs made and reused.
+
+    Threads may share it. Seconds are summed over threads: with several workers they exceed the time that passed.
+    """
 
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     made: Counter[str] = field(default_factory=Counter)
     reused: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, stage: str, outcomes: Mapping[str, int], seconds: float, reused: bool) -> None:
         """Count one output."""
-        self.outcomes.setdefault(stage, Counter()).update(outcomes)
-        self.seconds[stage] += seconds
-        (self.reused if reused else self.made)[stage] += 1
+        with self._lock:
+            self.outcomes.setdefault(stage, Counter()).update(outcomes)
+            self.seconds[stage] += seconds
+            (self.reused if reused else self.made)[stage] += 1
+
+    def add_mended(self, stage: str, seconds: float) -> None:
+        """Count one output as made that was counted as reused before it turned out to be damaged."""
+        with self._lock:
+            self.seconds[stage] += seconds
+            self.reused[stage] -= 1
+            self.made[stage] += 1
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values."""
@@ -88,20 +105,37 @@ class Runner:
         """Start with an empty report."""
         self.store = store
         self.report = Report()
+        self._makers: dict[Path, Callable[[], Output]] = {}
 
     def run(self, stage: Stage, inputs: Iterable[str], work: Callable[[], Produced]) -> Output:
-        """Return the output of `stage` for inputs with these digests; do the `work` only if it does not exist yet."""
-        identity = stage.identity(inputs)
-        folder = self.store.output_folder(stage.name, identity)
-        began = time.perf_counter()
-        output = self.store.find(folder)
-        reused = output is not None
-        if output is None:
+        """Return the output of `stage` for inputs with these digests; do the `work` only if it does not exist yet.
+
+        Of what exists, only the sizes of its files are looked at here: whoever reads them asks for `sound` first.
+        """
+        folder = self.store.output_folder(stage.name, stage.identity(inputs))
+
+        def make() -> Output:
             produced = work()
             about = {**produced.about, "stage": stage.name, "outcomes": count_outcomes(produced.outcomes)}
-            output = self.store.keep(folder, {**produced.files, "outcomes.parquet": produced.outcomes}, about)
+            return self.store.keep(folder, {**produced.files, "outcomes.parquet": produced.outcomes}, about)
+
+        self._makers[folder] = make
+        began = time.perf_counter()
+        output = self.store.find(folder)
+        reused = output is not None and output.damage(contents=False) is None
+        if output is None or not reused:
+            output = make()
         self.report.add(stage.name, output.manifest["outcomes"], time.perf_counter() - began, reused)
         return output
+
+    def sound(self, output: Output) -> Output:
+        """Return an output of this run when all its files are as they were written; else make it again."""
+        if output.damage() is None:
+            return output
+        began = time.perf_counter()
+        again = self._makers[output.folder]()
+        self.report.add_mended(output.manifest["stage"], time.perf_counter() - began)
+        return again
 
 
 def count_outcomes(outcomes: pa.Table) -> dict[str, int]:

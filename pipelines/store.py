@@ -7,35 +7,57 @@
     current/000001.json             the pointer: the highest number names the current version
     tmp/                            unfinished work; nothing reads it
 
-A folder appears under its final name in one step, with its manifest inside: what has no manifest does not exist.
+A folder appears under its final name in one step, with its manifest inside: what has no manifest does not exist. The
+manifest carries a checksum of its own and the size and sha256 of each file, so that damage is noticed before use. An
+intact output is never replaced; a damaged one gives way to the same output made again.
 """
 
-import hashlib
-import json
+import errno
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel, Field
 
 from hgmem_core.schemas import SCHEMA_VERSION
+from pipelines.files import (
+    Payload,
+    StoreError,
+    create_json,
+    damage_of,
+    dump,
+    file_sha256,
+    open_arrow,
+    read_as,
+    read_sealed,
+    seal,
+    write_file,
+)
 
-Payload: TypeAlias = pa.Table | bytes
-"""A file's content: a table (`.parquet`, or `.arrow` to be memory-mapped) or bytes."""
-
+__all__ = [
+    "Output",
+    "Payload",
+    "Store",
+    "StoreError",
+    "create_json",
+    "file_sha256",
+    "open_arrow",
+    "write_file",
+]
 
 NEW_BUCKETS = 8
 """Of a store made without saying how many."""
 
-
-class StoreError(RuntimeError):
-    """The store cannot be used as asked: says what, where, and what to do."""
+_RUN = uuid.uuid4().hex[:8]
+"""Tells the workspaces of this process from those of an earlier one with the same id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +68,29 @@ class Output:
     folder: Path
     manifest: Mapping[str, Any]
 
+    def damage(self, contents: bool = True) -> str | None:
+        """Say which file is missing, truncated or, if `contents` are read, altered; None if none is."""
+        found = (damage_of(self.folder / name, about, contents) for name, about in self.manifest["files"].items())
+        return next(filter(None, found), None)
+
     def table(self, name: str) -> pa.Table:
-        """Read one of its Parquet files."""
+        """Read one of its Parquet files.
+
+        Raises:
+            StoreError: The file is not as it was written.
+        """
+        damage = damage_of(self.folder / name, self.manifest["files"].get(name))
+        if damage:
+            raise StoreError(f"{damage}; run the rebuild again, which makes it again")
         return pq.read_table(self.folder / name)
+
+
+class _Schema(BaseModel, strict=True):
+    schema_version: int
+
+
+class _About(_Schema):
+    buckets: Annotated[int, Field(ge=1)]
 
 
 class Store:
@@ -64,19 +106,19 @@ class Store:
         """Open the store at `root`.
 
         Raises:
-            StoreError: There is none, or it was made by a version of hgmem with other tables.
+            StoreError: There is none, it is damaged, or it was made by a version of hgmem with other tables.
         """
         path = Path(root) / "store.json"
         try:
-            about = read_json(path)
+            version = read_as(_Schema, path).schema_version
         except FileNotFoundError as error:
             raise StoreError(f"{root} is no store (it has no store.json); import a log into it first") from error
-        if about.get("schema_version") != SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
             raise StoreError(
-                f"{root} has tables of version {about.get('schema_version')}; this software reads {SCHEMA_VERSION}: "
+                f"{root} has tables of version {version}; this software reads {SCHEMA_VERSION}: "
                 "rebuild the store from its logs under a new root"
             )
-        return cls(Path(root), about["buckets"])
+        return cls(Path(root), read_as(_About, path).buckets)
 
     @classmethod
     def make(cls, root: str | Path, buckets: int) -> "Store":
@@ -89,7 +131,8 @@ class Store:
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets or NEW_BUCKETS})
+                with suppress(FileExistsError):  # another maker was first; its number of buckets is checked below
+                    create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets or NEW_BUCKETS})
         except OSError as error:
             raise StoreError(f"cannot make a store at {root}: {error}") from error
         store = cls.open(root)
@@ -105,100 +148,101 @@ class Store:
         return self.root / "outputs" / stage / identity
 
     def find(self, folder: Path) -> Output | None:
-        """Return the finished output in `folder`, or None."""
-        try:
-            return Output(folder.name, folder, read_json(folder / "manifest.json"))
-        except FileNotFoundError:
-            return None
+        """Return the finished output in `folder`, or None if it has no readable manifest."""
+        manifest = read_sealed(folder / "manifest.json")
+        return None if manifest is None else Output(folder.name, folder, manifest)
 
     def keep(self, folder: Path, files: Mapping[str, Payload], about: Mapping[str, Any]) -> Output:
         """Write `files` and a manifest that holds `about` and each file's size and sha256; then show the folder.
 
-        If somebody else finished the same folder meanwhile, theirs stays.
+        If somebody else finished the same folder meanwhile, theirs stays; a damaged or unfinished one is replaced.
         """
         with self.workspace() as draft:
             listed = {name: write_file(draft / name, payload) for name, payload in files.items()}
-            manifest = {**about, "files": listed}
-            (draft / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
+            manifest = seal({**about, "files": listed})
+            (draft / "manifest.json").write_text(dump(manifest))
             folder.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                draft.rename(folder)
-            except OSError:
+            while not _moved(draft, folder):
                 found = self.find(folder)
-                if found is None:
-                    raise
-                return found
+                if found is not None and found.damage() is None:
+                    return found
+                self._set_aside(folder)
         return Output(folder.name, folder, manifest)
+
+    def _set_aside(self, folder: Path) -> None:
+        with self.workspace() as aside:
+            moved = aside / folder.name
+            with suppress(FileNotFoundError):  # another maker set it aside
+                folder.rename(moved)
+            output = self.find(moved)
+            if output is not None and output.damage() is None:
+                with suppress(OSError):  # another maker had mended it just before: it goes back
+                    moved.rename(folder)
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
         """Give a fresh folder under `tmp/` and remove what is left of it."""
-        folder = self.root / "tmp" / f"{os.getpid()}-{uuid.uuid4().hex}"
+        folder = self.root / "tmp" / f"{os.getpid()}-{_RUN}-{uuid.uuid4().hex}"
         folder.mkdir(parents=True)
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def sweep(self) -> None:
+        """Remove what runs left under `tmp/` whose process on this machine is gone."""
+        for folder in (self.root / "tmp").glob("*"):
+            if _is_left(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
+
     def numbered(self, kind: str) -> list[tuple[int, Path]]:
-        """Return the numbered files of `imports` or `current`, in order."""
-        return sorted((int(path.stem), path) for path in (self.root / kind).glob("[0-9]*.json"))
+        """Return the numbered files of `imports` or `current`, in order; files of other names are not looked at."""
+        paths = [path for path in (self.root / kind).glob("*.json") if re.fullmatch("[0-9]+", path.stem)]
+        return sorted((int(path.stem), path) for path in paths if path.name == _number_name(int(path.stem)))
+
+    def claim(self, kind: str, number: int, content: Mapping[str, Any]) -> bool:
+        """Write the numbered file of a kind, or return False if another writer took the number."""
+        (self.root / kind).mkdir(exist_ok=True)
+        try:
+            create_json(self.root / kind / _number_name(number), content)
+        except FileExistsError:
+            return False
+        return True
 
     def append_numbered(self, kind: str, content: Mapping[str, Any]) -> int:
         """Write the next numbered file of a kind and return its number; two writers never get the same."""
-        (self.root / kind).mkdir(exist_ok=True)
         while True:
             number = max((number for number, _ in self.numbered(kind)), default=0) + 1
-            try:
-                create_json(self.root / kind / f"{number:06d}.json", content)
-            except FileExistsError:
-                continue  # another writer took the number
-            return number
+            if self.claim(kind, number, content):
+                return number
 
 
-def write_file(path: Path, payload: Payload) -> dict[str, Any]:
-    """Write one file and return its size in bytes and its sha256."""
-    if isinstance(payload, bytes):
-        path.write_bytes(payload)
-    elif path.suffix == ".arrow":
-        with pa.ipc.new_file(path, payload.schema) as writer:
-            writer.write_table(payload)
-    else:
-        pq.write_table(payload, path, compression="zstd")
-    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
-
-
-def open_arrow(path: Path) -> pa.Table:
-    """Map an Arrow file into memory and return its table; nothing is read before it is used."""
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        StoreError: The file holds something else.
-    """
+def _moved(draft: Path, folder: Path) -> bool:
+    """Give a folder its final name, or return False if something has it already."""
     try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise StoreError(f"{path} is damaged: {error}; restore it from a backup or rebuild the store") from error
-    if not isinstance(content, dict):
-        raise StoreError(f"{path} is damaged: it holds no JSON object; restore it from a backup or rebuild the store")
-    return content
+        draft.rename(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        return False
+    return True
 
 
-def create_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Create a JSON file whole, or raise FileExistsError; a reader never sees a part of it."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    draft.write_text(json.dumps(content, indent=1, sort_keys=True))
-    try:
-        os.link(draft, path)
-    finally:
-        draft.unlink()
+def _number_name(number: int) -> str:
+    return f"{number:06d}.json"
+
+
+def _is_left(workspace: str) -> bool:
+    """Say whether a workspace's process is gone; names that no workspace has are nobody's to remove."""
+    match = re.fullmatch(r"([0-9]{1,9})-([0-9a-f]+)(-[0-9a-f]+)?", workspace)
+    if match is None:
+        return False
+    pid = int(match[1])
+    if pid == os.getpid():
+        return match[2] != _RUN
+    with suppress(PermissionError):  # somebody else's process, and alive
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+    return False

@@ -1,104 +1,108 @@
-"""Versions: a manifest that names the outputs a version is made of, the pointer to the current one, and opening."""
+"""Versions: a manifest that names the outputs a version is made of, the pointer to the current one, and opening.
+
+`pipelines.publish` writes the manifest and moves the pointer.
+"""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from hgmem_core import __version__
-from hgmem_core.config import Config, IndexConfig
+from pydantic import BaseModel, Field, ValidationError
+
+from hgmem_core.config import IndexConfig
 from hgmem_core.dense import open_faiss
 from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.ids import bucket_of, digest_of_parts
 from hgmem_core.index import INDEX_REVISION
 from hgmem_core.namespace_index import BucketFiles, IndexReader
-from hgmem_core.recipes import DEFAULT_RECIPE, RECIPES
+from hgmem_core.recipes import RecipeError, find_recipe
 from hgmem_core.schemas import SCHEMA_VERSION
 from hgmem_core.tokens import TOKENS_REVISION
-from pipelines.store import Output, Store, StoreError, create_json, file_sha256, open_arrow, read_json
+from pipelines.files import StoreError, damage_of, open_arrow, read_as, read_sealed
+from pipelines.store import Store
 
 _TABLES = ("namespaces.arrow", "nodes.arrow", "graph_nodes.arrow", "postings.arrow")
 _VECTORS = ("turn.faiss", "graph.faiss", "graph_propagated.faiss")
 INDEX_FILES = (*_TABLES, *_VECTORS)
+
+_NOT_SERVED = "version {} is not served; roll back to another version or rebuild"
+_ID = "[0-9a-f]{16}"
+_DECIDING = (
+    "schema_version", "index_revision", "tokens_revision", "encoder", "index", "propagation", "default_recipe",
+    "store_buckets",
+)  # fmt: skip
 
 
 class VersionError(StoreError):
     """A version that must not be served: damaged, made by other software, or asked with another encoder."""
 
 
-def publish(
-    store: Store,
-    buckets: Mapping[int, Output],
-    config: Config,
-    encoder: EncoderIdentity,
-    outcomes: Mapping[str, Mapping[str, int]],
-) -> tuple[str, int, bool]:
-    """Make the buckets' index outputs the current version.
+class Pointer(BaseModel, frozen=True, strict=True):
+    """The content of `current/000001.json`.
 
-    Returns:
-        The version's id, its number in `current/`, and whether the pointer moved.
+    Attributes:
+        version: The version that it makes the current one.
+        imports: The number of the last import that the version covers; 0 where that was not said.
+        rollback: Whether somebody chose the version, and no build.
     """
-    identities = [f"{bucket}:{output.identity}" for bucket, output in sorted(buckets.items())]
-    encoder_text = json.dumps(encoder.as_dict(), sort_keys=True)
-    version = digest_of_parts([str(SCHEMA_VERSION), encoder_text, config.index.model_dump_json(), *identities])[:16]
-    manifest = {
-        "schema_version": SCHEMA_VERSION,
-        "software_version": __version__,
-        "index_revision": INDEX_REVISION,
-        "tokens_revision": TOKENS_REVISION,
-        "version": version,
-        "encoder": encoder.as_dict(),
-        "index": config.index.model_dump(),
-        "propagation": config.propagate.weight,
-        "recipes": sorted(RECIPES),
-        "default_recipe": DEFAULT_RECIPE,
-        "store_buckets": store.buckets,
-        **{
-            name: sum(output.manifest[name] for output in buckets.values())
-            for name in ("namespaces", "turns", "episodes", "facts", "topics")
-        },
-        "outcomes": outcomes,
-        "buckets": {
-            str(bucket): {
-                "folder": output.folder.relative_to(store.root).as_posix(),
-                "files": output.manifest["files"],
-            }
-            for bucket, output in sorted(buckets.items())
-        },
-    }
-    path = _manifest_path(store, version)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        create_json(path, manifest)
-    except FileExistsError:
-        pass  # the same version was published before; its files are the same
-    current = current_version(store)
-    if current is not None and current[1] == version:
-        return version, current[0], False
-    return version, point_to(store, version), True
+
+    version: Annotated[str, Field(pattern=f"^{_ID}$")]
+    imports: int = 0
+    rollback: bool = False
 
 
-def _manifest_path(store: Store, version: str) -> Path:
+def version_id(manifest: Mapping[str, Any]) -> str:
+    """Return the id of the version that a manifest describes: a hash of everything in it that decides answers.
+
+    The digests of files are not among it, because they depend on the time of the import: two stores with the same logs
+    and settings have versions of the same id. The identities of the outputs stand for their content.
+    """
+    deciding = {name: manifest.get(name) for name in _DECIDING}
+    folders = {bucket: about["folder"] for bucket, about in manifest.get("buckets", {}).items()}
+    return digest_of_parts([json.dumps([deciding, folders], sort_keys=True)])[:16]
+
+
+def manifest_path(store: Store, version: str) -> Path:
+    """Return where the manifest of a version lies, or would."""
     return store.root / "versions" / version / "manifest.json"
 
 
+def pointers(store: Store) -> list[tuple[int, Pointer]]:
+    """Return every pointer that there was with its number, the current one last.
+
+    Raises:
+        StoreError: One of them holds something else.
+    """
+    return [(number, _pointer(path)) for number, path in store.numbered("current")]
+
+
+def _pointer(path: Path) -> Pointer:
+    return read_as(Pointer, path, "restore it from a backup, or remove it: the highest number that is left counts")
+
+
 def current_version(store: Store) -> tuple[int, str] | None:
-    """Return the pointer's number and the version it names, or None before the first publish."""
+    """Return the pointer's number and the version it names, or None before the first publish.
+
+    Raises:
+        StoreError: The pointer holds something else.
+    """
     numbered = store.numbered("current")
-    return (numbered[-1][0], read_json(numbered[-1][1])["version"]) if numbered else None
+    return (numbered[-1][0], _pointer(numbered[-1][1]).version) if numbered else None
 
 
 def point_to(store: Store, version: str) -> int:
     """Make an existing version the current one and return the pointer's new number; this is rollback, too.
 
+    It stays until a version is built that was never current: of new logs, or with another configuration.
+
     Raises:
-        VersionError: The store has no such version.
+        VersionError: The store has no such version, or it cannot be opened.
     """
-    if not _manifest_path(store, version).exists():
-        known = sorted(path.parent.name for path in (store.root / "versions").glob("*/manifest.json"))
-        raise VersionError(f"{store.root} has no version {version!r}; it has {', '.join(known) or 'none'}")
-    return store.append_numbered("current", {"version": version})
+    open_version(store, version)
+    return store.append_numbered("current", Pointer(version=version, rollback=True).model_dump())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,38 +163,49 @@ class Version:
 
 
 def _check_file(path: Path, listed: Mapping[str, Any], version: str) -> None:
-    mend = f"version {version} is not served; roll back to another version or rebuild"
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise VersionError(f"{path} is missing or unreadable ({error}): {mend}") from error
-    if size != listed["bytes"]:
-        raise VersionError(f"{path} has {size} bytes, the manifest says {listed['bytes']}: {mend}")
-    found = file_sha256(path)
-    if found != listed["sha256"]:
-        raise VersionError(f"{path} has sha256 {found}, the manifest says {listed['sha256']}: {mend}")
+    damage = damage_of(path, listed)
+    if damage:
+        raise VersionError(f"{damage}: {_NOT_SERVED.format(version)}")
 
 
 def open_version(store: Store, version: str | None = None) -> Version:
     """Open a version by id, or the current one.
 
     Raises:
-        VersionError: There is no such version, or it has other tables than this software reads.
+        VersionError: There is no such version, its manifest is damaged, or it needs other software than this.
+        StoreError: The pointer is damaged.
     """
     if version is None:
         current = current_version(store)
         if current is None:
             raise VersionError(f"{store.root} has no published version yet; rebuild it first")
         version = current[1]
-    try:
-        manifest = read_json(_manifest_path(store, version))
-    except FileNotFoundError as error:
-        raise VersionError(f"{store.root} has no version {version!r}") from error
+    path = manifest_path(store, version)
+    if not re.fullmatch(_ID, version) or not path.is_file():
+        paths = store.root.glob("versions/*/manifest.json")
+        known = sorted(path.parent.name for path in paths if re.fullmatch(_ID, path.parent.name))
+        raise VersionError(f"{store.root} has no version {version!r}; it has {', '.join(known) or 'none'}")
+    return Version(store, _checked_manifest(path, version))
+
+
+def _checked_manifest(path: Path, version: str) -> Mapping[str, Any]:
+    manifest = read_sealed(path)
+    if manifest is None or manifest.get("version") != version:
+        raise VersionError(f"{path} is damaged: {_NOT_SERVED.format(version)}")
     software = {"schema_version": SCHEMA_VERSION, "index_revision": INDEX_REVISION, "tokens_revision": TOKENS_REVISION}
     other = {name: manifest.get(name) for name, ours in software.items() if manifest.get(name) != ours}
     if other:
         raise VersionError(f"version {version} has {other}, this software reads {software}: rebuild the store")
-    return Version(store, manifest)
+    if version_id(manifest) != version:
+        raise VersionError(f"{path} is damaged: it describes another version; {_NOT_SERVED.format(version)}")
+    try:
+        IndexConfig.model_validate(manifest["index"])
+        find_recipe("default", manifest["default_recipe"])
+    except (ValidationError, RecipeError) as error:
+        raise VersionError(
+            f"version {version} has settings that this software does not know: rebuild the store ({error})"
+        ) from error
+    return manifest
 
 
 def check_encoder(version: Version, encoder: EncoderIdentity) -> None:

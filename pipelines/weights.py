@@ -1,8 +1,9 @@
 """Model files inside installed packages: where they lie, and that they are the pinned ones."""
 
-import hashlib
 from importlib.util import find_spec
 from pathlib import Path
+
+from pipelines.files import file_sha256 as file_sha256
 
 
 class EncoderError(RuntimeError):
@@ -41,9 +42,3 @@ def verified(path: Path, sha256: str, requirement: str) -> Path:
             f"run: pip install --force-reinstall {requirement}"
         )
     return path
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file as 64 hex digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

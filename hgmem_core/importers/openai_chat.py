@@ -1,6 +1,7 @@
 """Chat logs in the shape of the OpenAI chat API: conversations with messages, or one message a line."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +25,8 @@ from hgmem_core.messages import Dropped, LogRow, Message
 
 _SESSION_KEYS = ("session_id", "conversation_id")
 _TIME_KEYS = ("timestamp", "created_at", "create_time", "time")
+_INSTRUCTIONS = ("system", "developer")
+"""Roles of messages that begin many conversations alike."""
 
 
 @dataclass(slots=True)
@@ -48,28 +51,60 @@ def read_openai_chat(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Me
     """Yield one message or refusal for each message of each conversation.
 
     A row is a conversation object with `messages`, a list of messages, or a single message. A conversation without
-    an id gets one from its content, the same whenever the file is read; a single message without one belongs to the
-    session `log`.
+    an id gets one from how it begins, so that it keeps it while it grows; of those of a namespace and file that begin
+    alike, the second gets another, and the third. A single message without one belongs to the session `log`.
 
     Raises:
         ValueError: The namespace template is malformed.
     """
     namespaces = NamespaceTemplate(config.namespace)
+    sessions = _Sessions()
     for row in rows:
         if row.error is not None:
             yield unreadable(row)
         elif isinstance(row.value, list):
-            yield from _read_conversation(row.row_id, {}, row.value, config, namespaces)
+            yield from _read_conversation(row.row_id, {}, row.value, config, namespaces, sessions)
         elif isinstance(row.value, Mapping) and "messages" in row.value:
-            yield from _read_conversation(row.row_id, row.value, row.value["messages"], config, namespaces)
+            messages = row.value["messages"]
+            yield from _read_conversation(row.row_id, row.value, messages, config, namespaces, sessions)
         elif isinstance(row.value, Mapping) and ("role" in row.value or "content" in row.value):
             yield _read_single(row.row_id, row.value, config, namespaces)
         else:
             yield refused(row.row_id, "the row is neither a conversation with 'messages' nor a message", row.value)
 
 
+class _Sessions:
+    """The ids of a file's conversations that have none of their own."""
+
+    def __init__(self) -> None:
+        self._alike: Counter[str] = Counter()
+
+    def next_id(self, namespace: str, messages: list[Any], said_at: datetime | None) -> str:
+        """Return the id of the next conversation: by its beginning, its time, and the equals before it in the file.
+
+        The beginning is what comes up to and including the first message that is no instruction to the model.
+        """
+        end = next((place for place, message in enumerate(messages, 1) if not _instructs(message)), len(messages))
+        # ASCII, because lone surrogates can be escaped but not encoded.
+        opening = json.dumps(messages[:end], sort_keys=True, separators=(",", ":"), default=str)
+        time = [said_at.isoformat()] if said_at else []
+        kind = content_id(namespace, opening, *time)
+        ordinal = self._alike[kind]
+        self._alike[kind] += 1
+        return content_id("session", opening, *time, *([ordinal] if ordinal else []))
+
+
+def _instructs(message: object) -> bool:
+    return isinstance(message, Mapping) and message.get("role") in _INSTRUCTIONS
+
+
 def _read_conversation(
-    row_id: str, fields: Mapping[str, Any], messages: object, config: InputConfig, namespaces: NamespaceTemplate
+    row_id: str,
+    fields: Mapping[str, Any],
+    messages: object,
+    config: InputConfig,
+    namespaces: NamespaceTemplate,
+    sessions: _Sessions,
 ) -> Iterator[Message | Dropped]:
     if not isinstance(messages, list):
         yield refused(row_id, "'messages' is not a list", fields)
@@ -80,7 +115,9 @@ def _read_conversation(
     namespace, fault = _namespace(namespaces, fields)
     notes: list[str] = []
     said_at = _time(fields, config, notes)
-    session_id = _first_name(fields, (*_SESSION_KEYS, "id"), notes) or _derived_session(messages, said_at)
+    session_id = _first_name(fields, (*_SESSION_KEYS, "id"), notes)
+    if session_id is None:
+        session_id = sessions.next_id(namespace, messages, said_at)
     conversation = _Conversation(config, namespace, fault, session_id, said_at, notes)
     for index, message in enumerate(messages):
         yield _read_message(f"{row_id}[{index}]", index, message, conversation)
@@ -111,13 +148,6 @@ def _first_name(fields: Mapping[str, Any], keys: tuple[str, ...], notes: list[st
 def _time(fields: Mapping[str, Any], config: InputConfig, notes: list[str]) -> datetime | None:
     key = next((key for key in _TIME_KEYS if not is_missing(fields.get(key))), None)
     return None if key is None else time_of(fields[key], key, config, notes)
-
-
-def _derived_session(messages: list[Any], said_at: datetime | None) -> str:
-    """Return the id of a conversation that has none: by its messages, and its own time so that equal ones differ."""
-    # ASCII, because lone surrogates can be escaped but not encoded.
-    body = json.dumps(messages, sort_keys=True, separators=(",", ":"), default=str)
-    return content_id("session", body, *([said_at.isoformat()] if said_at else []))
 
 
 def _read_message(

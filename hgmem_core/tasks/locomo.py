@@ -64,26 +64,55 @@ def read_questions(samples: Sequence[Mapping[str, Any]]) -> Questions:
     All three are counted.
 
     Raises:
-        TaskError: A sample lacks its id, its conversation or its questions.
+        TaskError: Names the sample, and the question or turn, that is not as LoCoMo's are; or no question has evidence.
     """
     counts = Counter(dict.fromkeys(COUNTED, 0))
     queries: list[tuple[str, str, str, str]] = []
     qrels: list[tuple[str, str, str, int]] = []
+    seen: set[str] = set()
     for sample in samples:
-        if not isinstance(sample, Mapping) or not {"sample_id", "conversation", "qa"} <= set(sample):
-            raise TaskError("each LoCoMo sample is an object with sample_id, conversation and qa")
-        namespace = namespace_of(sample["sample_id"])
-        turns = _turns(sample["conversation"], namespace)
+        sample_id = _sample_id(sample)
+        if sample_id in seen:
+            raise TaskError(f"sample {sample_id!r} occurs twice")
+        seen.add(sample_id)
+        namespace = namespace_of(sample_id)
+        turns = _turns(sample["conversation"], namespace, sample_id)
+        if not isinstance(sample["qa"], list) or not sample["qa"]:
+            raise TaskError(f"sample {sample_id!r} has no list of questions under qa")
         for number, question in enumerate(sample["qa"]):
+            text, category, evidence = _question(question, f"sample {sample_id!r}, question {number}")
             counts["questions"] += 1
-            found = _evidence(question.get("evidence") or [], turns, counts)
+            found = _evidence(evidence, turns, counts)
             if not found:
                 counts["questions_left_out"] += 1
                 continue
-            query_id = f"{sample['sample_id']}:{number:04d}"
-            queries.append((namespace, query_id, str(question["question"]), str(question["category"])))
+            query_id = f"{sample_id}:{number:04d}"
+            queries.append((namespace, query_id, text, category))
             qrels += [(namespace, query_id, turn, 1) for turn in found]
+    if not queries:
+        raise TaskError("no question has evidence among the turns of its conversation")
     return Questions(_table(queries, QUERY), _table(qrels, QREL), dict(counts))
+
+
+def _sample_id(sample: object) -> str:
+    if not isinstance(sample, Mapping) or not {"sample_id", "conversation", "qa"} <= set(sample):
+        raise TaskError("each LoCoMo sample is an object with sample_id, conversation and qa")
+    sample_id = sample["sample_id"]
+    if isinstance(sample_id, bool) or not isinstance(sample_id, str | int):
+        raise TaskError(f"the sample_id {sample_id!r} is neither text nor a whole number")
+    return str(sample_id)
+
+
+def _question(question: object, where: str) -> tuple[str, str, list[Any]]:
+    """Return a question's text, category and evidence."""
+    match question:
+        case {"question": str(text), "category": str() | int() as category, **rest}:
+            evidence = rest.get("evidence") or []
+        case _:
+            raise TaskError(f"{where}: not an object with question, category and evidence")
+    if not isinstance(evidence, list):
+        raise TaskError(f"{where}: its evidence is no list")
+    return text, str(category), evidence
 
 
 def _table(rows: Sequence[Sequence[object]], schema: TableSchema) -> pa.Table:
@@ -91,13 +120,17 @@ def _table(rows: Sequence[Sequence[object]], schema: TableSchema) -> pa.Table:
     return conform(pa.table(columns, schema=schema.arrow), schema)
 
 
-def _turns(conversation: Mapping[str, Any], namespace: str) -> dict[tuple[int, int], str]:
+def _turns(conversation: object, namespace: str, sample_id: str) -> dict[tuple[int, int], str]:
     """Map each dialogue id, as (session, turn) numbers, to its turn id."""
+    if not isinstance(conversation, Mapping):
+        raise TaskError(f"sample {sample_id!r}: its conversation is no object")
     turns = {}
     for key, session in conversation.items():
         name = re.fullmatch(r"session_(\d+)", key)
         if name and isinstance(session, list):
-            for turn in session:
+            for place, turn in enumerate(session):
+                if not isinstance(turn, Mapping):
+                    raise TaskError(f"sample {sample_id!r}, {key}[{place}]: not an object with a turn")
                 dialogue = _DIALOGUE_ID.fullmatch(str(turn.get("dia_id", "")))
                 if dialogue:
                     source_id = turn["dia_id"]

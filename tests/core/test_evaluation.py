@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from hgmem_core.evaluation import score_run
+from hgmem_core.evaluation import paired_differences, question_scores, result_rows
 from hgmem_core.ids import turn_id
 from hgmem_core.tasks.locomo import GROUPS, TaskError, namespace_of, read_questions, session_of
 
@@ -96,7 +96,7 @@ def test_a_sample_that_comes_twice_is_refused():
 def test_a_recipe_that_found_nothing_has_its_row_of_zeros():
     questions = read_questions([sample(question("D1:1"))])
     run = pa.table({"query_id": pa.array([], pa.string()), "id": [], "recipe": pa.array([], pa.string())})
-    rows = score_run(run, questions.queries, questions.qrels, GROUPS, ["b", "a"])
+    rows = result_rows(question_scores(run, questions.queries, questions.qrels, ["b", "a"]), GROUPS)
     assert [(row["recipe"], row["group"], row["mrr"]) for row in rows if row["group"] == "all"] == [
         ("b", "all", 0),
         ("a", "all", 0),
@@ -108,9 +108,28 @@ def test_groups_average_their_questions_and_a_missing_answer_counts_as_zero():
     first, second, _ = questions.queries.column("query_id").to_pylist()
     relevant = dict(zip(questions.qrels.column("query_id").to_pylist(), turns_of(questions), strict=True))
     run = pa.table({"query_id": [first, second], "id": [relevant[first], relevant[second]], "recipe": ["r", "r"]})
-    rows = {row["group"]: row for row in score_run(run, questions.queries, questions.qrels, GROUPS)}
+    scores = question_scores(run, questions.queries, questions.qrels, ["r", "r"])
+    rows = {row["group"]: row for row in result_rows(scores, GROUPS)}
     assert {group: row["n"] for group, row in rows.items()} == {"all": 3, "1-4": 2, "1": 2, "5": 1}
     assert rows["1"]["recall@10"] == 75
     assert rows["all"]["recall@10"] == 50
     assert rows["1"]["all@10"] == 50
     assert rows["5"]["mrr"] == 0
+    assert rows["1"]["ci95"]["recall@10"] == [50, 100]
+
+
+def test_paired_differences_are_those_of_the_same_questions():
+    questions = read_questions([sample(question("D1:1"), question("D1:2"))])
+    first, second = questions.queries.column("query_id").to_pylist()
+    relevant = dict(zip(questions.qrels.column("query_id").to_pylist(), turns_of(questions), strict=True))
+    run = pa.table(
+        {"query_id": [first, second, first], "id": [relevant[first], relevant[second], relevant[first]]}
+        | {"recipe": ["better", "better", "worse"]}
+    )
+    scores = question_scores(run, questions.queries, questions.qrels, ["worse", "better"])
+    rows = paired_differences(scores, "worse", GROUPS)
+    found = {(row["group"], row["metric"]): row for row in rows}
+    assert found["all", "recall@10"]["difference"] == 50
+    assert found["all", "recall@10"]["by_conversation"] == {"locomo/conv-1": 50}
+    assert found["all", "recall@10"]["ci95"] == [0, 100]
+    assert {row["recipe"] for row in rows} == {"better"}

@@ -115,7 +115,7 @@ def test_what_is_no_time_is_refused_with_a_message(value):
 @pytest.mark.parametrize(
     "value",
     [
-        *("0001-01-01", "9999-12-31T23:59:59-05:00", datetime(1, 1, 1), -62_135_596_800, 253_402_300_799),
+        *("0001-01-01", "9999-12-31T23:59:59-05:00", datetime(1, 1, 1), -62_135_596_800),
         *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-02T23:59:59Z", "9999-12-30T00:00:00Z"),
     ],
 )
@@ -133,6 +133,8 @@ def test_every_time_has_a_date_in_every_zone():
 def test_a_number_outside_of_the_calendar_is_refused():
     with pytest.raises(ValueError, match="outside the years 1 to 9999"):
         parse_time(10**15, PARIS, "s")
+    with pytest.raises(ValueError, match="outside the years 1 to 9999"):
+        parse_time(253_402_300_799, PARIS, "s")
 
 
 def test_a_stated_unit_is_obeyed_whatever_the_size():

@@ -58,8 +58,9 @@ def test_without_times_and_sequences_the_file_decides():
     ],
 )
 def test_ids_of_messages_of_one_time_are_ordered_as_numbers_are(ids):
-    messages = [message(id, source_id=id) for id in ids]
-    assert texts(turns_of(*messages)) == texts(turns_of(*messages[::-1])) == ids
+    messages = [message("hi", source_id=id) for id in ids]
+    for log in (messages, messages[::-1]):
+        assert turns_of(*log).column("source_id").to_pylist() == ids
 
 
 def test_messages_of_one_time_without_ids_keep_the_order_of_their_files():

@@ -138,6 +138,7 @@ def test_csv_records_become_rows_named_by_the_line_they_start_on(write):
     [
         (b"2,one,too many", "3 fields and the header 2"),
         (b"2", "1 fields and the header 2"),
+        (b"  ", "1 fields and the header 2"),
         (b"2,caf\xe9", "not UTF-8: column 'text'"),
         (b'2,"quoted" badly', "not CSV"),
     ],

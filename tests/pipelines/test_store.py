@@ -1,10 +1,11 @@
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 
-from pipelines.store import Store, StoreError, create_json, open_arrow, read_json
+from pipelines.store import Store, StoreError, create_json, open_arrow
 
 
 def test_a_store_remembers_its_buckets(tmp_path):
@@ -22,9 +23,10 @@ def test_a_place_without_a_store_or_with_a_newer_one_is_refused(tmp_path):
     (tmp_path / "store" / "store.json").write_text('{"schema_version": 99, "buckets": 4}')
     with pytest.raises(StoreError, match="tables of version 99; this software reads 1"):
         Store.open(tmp_path / "store")
-    (tmp_path / "store" / "store.json").write_text('{"schema')
-    with pytest.raises(StoreError, match=r"store\.json is damaged"):
-        Store.open(tmp_path / "store")
+    for content in ('{"schema', "[]", "{}", '{"schema_version": 1}', '{"schema_version": 1, "buckets": 0}'):
+        (tmp_path / "store" / "store.json").write_text(content)
+        with pytest.raises(StoreError, match=r"store\.json is damaged"):
+            Store.open(tmp_path / "store")
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot make a store"):
         Store.make(tmp_path / "file" / "store", 4)
@@ -51,6 +53,80 @@ def test_the_first_to_finish_an_output_wins(tmp_path):
     assert open_arrow(folder / "x.arrow").to_pydict() == {"a": [1]}
 
 
+def test_a_damaged_or_unfinished_output_gives_way(tmp_path):
+    store = Store.make(tmp_path, 1)
+    folder = store.output_folder("stage", "abc")
+    files = {"x.arrow": pa.table({"a": [1]})}
+    first = store.keep(folder, files, {})
+    content = (folder / "x.arrow").read_bytes()
+    for damaged in (content[:10], content.replace(b"a", b"b", 1), None):
+        (folder / "x.arrow").unlink()
+        if damaged is not None:
+            (folder / "x.arrow").write_bytes(damaged)
+        assert store.find(folder).damage()
+        assert store.keep(folder, files, {}).manifest == first.manifest
+        assert (folder / "x.arrow").read_bytes() == content
+    (folder / "manifest.json").unlink()
+    (folder / "stray").mkdir()
+    assert store.keep(folder, files, {}).manifest == first.manifest
+    assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "x.arrow"]
+
+
+def test_an_output_that_another_maker_mended_just_now_stays(tmp_path, monkeypatch):
+    store = Store.make(tmp_path, 1)
+    folder = store.output_folder("stage", "abc")
+    store.keep(folder, {"x.arrow": pa.table({"a": [1]})}, {"by": "first"})
+    inode, find = folder.stat().st_ino, Store.find
+
+    def too_early(self, folder):
+        monkeypatch.setattr(Store, "find", find)
+
+    monkeypatch.setattr(Store, "find", too_early)
+    assert store.keep(folder, {"x.arrow": pa.table({"a": [2]})}, {"by": "second"}).manifest["by"] == "first"
+    assert folder.stat().st_ino == inode
+
+
+def test_makers_who_find_the_same_damage_leave_one_whole_output(tmp_path):
+    store = Store.make(tmp_path, 1)
+    folder = store.output_folder("stage", "abc")
+    table = pa.table({"a": list(range(1000))})
+    for _ in range(20):
+        store.keep(folder, {"x.arrow": table}, {})
+        (folder / "x.arrow").write_bytes(b"damaged")
+        at_once(8, lambda _: store.keep(folder, {"x.arrow": table}, {}))
+        assert store.find(folder).damage() is None
+        assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_makers_of_one_store_at_once_all_get_it(tmp_path):
+    for number in range(40):
+        stores = at_once(8, lambda _, number=number: Store.make(tmp_path / str(number), 4))
+        assert [store.buckets for store in stores] == [4] * 8
+
+
+def at_once(count, work):
+    """Call `work` in threads that begin together; its results, or the first error."""
+    barrier = threading.Barrier(count)
+
+    def begin(number):
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
+
+
+def test_only_numbered_names_are_numbered_files(tmp_path):
+    store = Store.make(tmp_path, 1)
+    store.append_numbered("current", {"a": 1})
+    for name in ("000002 (copy).json", "000003.json~", ".000004.json.ab", "5.json", "0000006.json", "000007.txt"):
+        (tmp_path / "current" / name).write_text("{}")
+    assert [number for number, _ in store.numbered("current")] == [1]
+    assert store.append_numbered("current", {"a": 2}) == 2
+    (tmp_path / "current" / "1000000.json").write_text("{}")
+    assert store.append_numbered("current", {"a": 3}) == 1_000_001
+
+
 def test_concurrent_writers_never_share_a_number(tmp_path):
     store = Store.make(tmp_path, 1)
     numbers = []
@@ -63,7 +139,7 @@ def test_concurrent_writers_never_share_a_number(tmp_path):
     for thread in threads:
         thread.join()
     assert sorted(numbers) == list(range(1, 17))
-    assert sorted(read_json(path)["who"] for _, path in store.numbered("current")) == list(range(16))
+    assert sorted(json.loads(path.read_text())["who"] for _, path in store.numbered("current")) == list(range(16))
 
 
 def test_a_json_file_is_never_replaced(tmp_path):

@@ -1,0 +1,120 @@
+"""Files of a store: written once, listed with size and sha256, and looked at before they are believed."""
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ValidationError
+
+Payload: TypeAlias = pa.Table | bytes
+"""A file's content: a table (`.parquet`, or `.arrow` to be memory-mapped) or bytes."""
+
+RESTORE = "restore it from a backup, or rebuild the store from its logs under a new root"
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class StoreError(RuntimeError):
+    """The store cannot be used as asked: says what, where, and what to do."""
+
+
+def write_file(path: Path, payload: Payload) -> dict[str, Any]:
+    """Write one file and return its size in bytes and its sha256."""
+    if isinstance(payload, bytes):
+        path.write_bytes(payload)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_file(path, payload.schema) as writer:
+            writer.write_table(payload)
+    else:
+        pq.write_table(payload, path, compression="zstd")
+    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+
+
+def open_arrow(path: Path) -> pa.Table:
+    """Map an Arrow file into memory and return its table; nothing is read before it is used."""
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def damage_of(path: Path, listed: Mapping[str, Any] | None, contents: bool = True) -> str | None:
+    """Say in what a file differs from what a manifest lists; None if in nothing.
+
+    Args:
+        path: The file.
+        listed: Its `bytes` and `sha256`; None if the manifest does not know it.
+        contents: Whether to compare the sha256, too.
+    """
+    if listed is None:
+        return f"{path} is not listed in its manifest"
+    try:
+        size = path.stat().st_size
+        if size != listed["bytes"]:
+            return f"{path} has {size} bytes, the manifest says {listed['bytes']}"
+        found = file_sha256(path) if contents else listed["sha256"]
+    except OSError as error:
+        return f"{path} is missing or unreadable ({error})"
+    return None if found == listed["sha256"] else f"{path} has sha256 {found}, the manifest says {listed['sha256']}"
+
+
+def read_as(model: type[Model], path: Path, advice: str = RESTORE) -> Model:
+    """Read a JSON file of the shape that `model` describes.
+
+    Raises:
+        StoreError: The file holds something else; names the file and ends with `advice`.
+    """
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise StoreError(f"{path} is damaged: {where + ': ' if where else ''}{first['msg']}; {advice}") from error
+
+
+def seal(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a manifest with a checksum of all else in it, as it will read once written."""
+    plain = json.loads(dump({name: value for name, value in content.items() if name != "checksum"}))
+    return {**plain, "checksum": hashlib.sha256(dump(plain).encode()).hexdigest()}
+
+
+def read_sealed(path: Path) -> dict[str, Any] | None:
+    """Return a sealed manifest, or None if there is none or it is not as it was written."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) and content == seal(content) else None
+
+
+def create_json(path: Path, content: Mapping[str, Any], replace: bool = False) -> None:
+    """Create a JSON file whole, or raise FileExistsError; a reader never sees a part of it.
+
+    Args:
+        path: Where to.
+        content: What to write.
+        replace: Whether to put it in the place of a file that is there; for a damaged one.
+    """
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    draft.write_text(dump(content))
+    try:
+        if replace:
+            draft.replace(path)
+        else:
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def dump(content: Mapping[str, Any]) -> str:
+    """Write content as JSON: equal content as equal text."""
+    return json.dumps(content, indent=1, sort_keys=True)

@@ -1,0 +1,156 @@
+"""What a store has imported: numbered entries, each with an output that holds its messages by bucket.
+
+An import cannot be made from anything else in the store. Damage to it is refused with the names of its logs; importing
+them again writes the same files to the same place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, Field
+
+from pipelines.files import StoreError, damage_of, read_as
+from pipelines.store import Output, Store
+
+
+class Part(BaseModel, frozen=True, strict=True):
+    """How many messages of a bucket an import holds, and the digest of what they say."""
+
+    rows: int
+    digest: str
+
+
+class Entry(BaseModel, frozen=True, strict=True):
+    """The content of `imports/000001.json`.
+
+    Attributes:
+        identity: The name of the import's output.
+        files: What each log file is known by: its bytes and the settings it was read with.
+        logs: The path that each file had.
+        parts: By bucket.
+        ingested_at: The time of the import, kept with every message.
+    """
+
+    identity: Annotated[str, Field(alias="import", pattern="^[0-9a-f]{32}$")]
+    files: list[str]
+    logs: list[str] = []
+    parts: dict[int, Part]
+    ingested_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An import as its entry tells; its output is looked at when it is used."""
+
+    number: int
+    path: Path
+    entry: Entry
+    folder: Path
+
+    def output(self, store: Store) -> Output:
+        """Return its output, the files not looked at yet.
+
+        Raises:
+            StoreError: The output has no readable manifest, or another than the entry says.
+        """
+        output = store.find(self.folder)
+        if output is None:
+            raise StoreError(self._again(f"{self.folder / 'manifest.json'} is missing or damaged"))
+        if output.manifest.get("parts") != self.parts_json():
+            raise StoreError(self._again(f"{self.path} and {self.folder / 'manifest.json'} tell different parts"))
+        return output
+
+    def parts_json(self) -> dict[str, dict[str, object]]:
+        """Return its parts as manifests hold them."""
+        return {str(bucket): part.model_dump() for bucket, part in self.entry.parts.items()}
+
+    def is_damaged(self, store: Store) -> bool:
+        """Say whether any of its files is missing, truncated or altered; reads them all."""
+        try:
+            return self.output(store).damage() is not None
+        except StoreError:
+            return True
+
+    def messages(self, store: Store, bucket: int) -> pa.Table:
+        """Return its MESSAGE rows of a bucket.
+
+        Raises:
+            StoreError: The file is not as it was written.
+        """
+        name = part_name(bucket)
+        output = self.output(store)
+        damage = damage_of(self.folder / name, output.manifest["files"].get(name))
+        if damage:
+            raise StoreError(self._again(damage))
+        return pq.read_table(self.folder / name)
+
+    def _again(self, damage: str) -> str:
+        logs = " and ".join(self.entry.logs) or "its logs"
+        return f"{damage}. The store cannot make it anew: import again {logs}, unchanged and together, or restore it"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedPart:
+    """What one import holds of one bucket."""
+
+    store: Store
+    origin: Import
+    bucket: int
+
+    @property
+    def rows(self) -> int:
+        """How many messages."""
+        return self.origin.entry.parts[self.bucket].rows
+
+    @property
+    def digest(self) -> str:
+        """What they say; the time of the import does not count."""
+        return self.origin.entry.parts[self.bucket].digest
+
+    def read(self) -> pa.Table:
+        """Return its MESSAGE rows.
+
+        Raises:
+            StoreError: The file is not as it was written; names the logs to import again.
+        """
+        return self.origin.messages(self.store, self.bucket)
+
+
+def part_name(bucket: int) -> str:
+    """Return the name of a bucket's file in an import's output."""
+    return f"bucket-{bucket:05d}.parquet"
+
+
+def read_imports(store: Store) -> list[Import]:
+    """Return the imports of a store, the oldest first.
+
+    Two importers of the same logs at the same time both write an entry for the one output; the first of them counts.
+
+    Raises:
+        StoreError: An entry holds something else.
+    """
+    imports: dict[str, Import] = {}
+    for number, path in store.numbered("imports"):
+        entry = read_as(Entry, path)
+        imports.setdefault(entry.identity, Import(number, path, entry, store.output_folder("import", entry.identity)))
+    return list(imports.values())
+
+
+def imported_parts(store: Store, imports: Sequence[Import]) -> dict[int, list[ImportedPart]]:
+    """Return the parts of every bucket that has some, the oldest import first.
+
+    Raises:
+        StoreError: There are none: nothing was imported yet.
+    """
+    parts: dict[int, list[ImportedPart]] = {}
+    for one in imports:
+        for bucket in one.entry.parts:
+            parts.setdefault(bucket, []).append(ImportedPart(store, one, bucket))
+    if not parts:
+        raise StoreError(f"{store.root} holds no messages yet; import a log first")
+    return parts

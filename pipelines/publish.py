@@ -1,0 +1,125 @@
+"""Publishing: write a version's manifest, then move the pointer to it unless another version has a better claim."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hgmem_core import __version__
+from hgmem_core.config import Config
+from hgmem_core.encoding import EncoderIdentity
+from hgmem_core.index import INDEX_REVISION
+from hgmem_core.recipes import DEFAULT_RECIPE, RECIPES
+from hgmem_core.schemas import SCHEMA_VERSION
+from hgmem_core.tokens import TOKENS_REVISION
+from pipelines.files import create_json, read_sealed, seal
+from pipelines.store import Output, Store
+from pipelines.versions import Pointer, manifest_path, pointers, version_id
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A version that exists, and what became of the pointer.
+
+    Attributes:
+        version: The version's id.
+        number: The number of the current pointer.
+        moved: Whether that number was made for this version.
+        kept: Why another version stays the current one; None if this one is it.
+    """
+
+    version: str
+    number: int
+    moved: bool
+    kept: str | None = None
+
+
+def publish(
+    store: Store,
+    buckets: Mapping[int, Output],
+    config: Config,
+    encoder: EncoderIdentity,
+    outcomes: Mapping[str, Mapping[str, int]],
+    imports: int,
+) -> Published:
+    """Make a version of the buckets' index outputs, and the current one unless a newer or a chosen one is in place.
+
+    Args:
+        store: Where.
+        buckets: The index output of each bucket.
+        config: How it was built.
+        encoder: What made its vectors.
+        outcomes: What became of the rows of each stage.
+        imports: The number of the last import that went into the outputs.
+    """
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "software_version": __version__,
+        "index_revision": INDEX_REVISION,
+        "tokens_revision": TOKENS_REVISION,
+        "encoder": encoder.as_dict(),
+        "index": config.index.model_dump(),
+        "propagation": config.propagate.weight,
+        "recipes": sorted(RECIPES),
+        "default_recipe": DEFAULT_RECIPE,
+        "store_buckets": store.buckets,
+        **{
+            name: sum(output.manifest[name] for output in buckets.values())
+            for name in ("namespaces", "turns", "episodes", "facts", "topics")
+        },
+        "outcomes": outcomes,
+        "buckets": {
+            str(bucket): {
+                "folder": output.folder.relative_to(store.root).as_posix(),
+                "files": output.manifest["files"],
+            }
+            for bucket, output in sorted(buckets.items())
+        },
+    }
+    version = version_id(manifest)
+    _write_manifest(manifest_path(store, version), {**manifest, "version": version})
+    return _advance(store, version, imports)
+
+
+def _advance(store: Store, version: str, imports: int) -> Published:
+    """Move the pointer, unless it moved on meanwhile: the next number is free only if nothing was decided since."""
+    while True:
+        history = pointers(store)
+        number, current = history[-1] if history else (0, None)
+        if current is not None and current.version == version:
+            return Published(version, number, moved=False)
+        kept = _why_kept([pointer for _, pointer in history], version, imports)
+        if kept:
+            return Published(version, number, moved=False, kept=kept)
+        if store.claim("current", number + 1, Pointer(version=version, imports=imports).model_dump()):
+            return Published(version, number + 1, moved=True)
+
+
+def _why_kept(history: list[Pointer], version: str, imports: int) -> str | None:
+    newest = max((pointer.imports for pointer in history), default=0)
+    if imports < newest:
+        return (
+            f"version {version} was not made the current one: another, published meanwhile, covers {newest} imports, "
+            f"this one {imports}; run the rebuild again to build from all of them"
+        )
+    if history and history[-1].rollback and version in {pointer.version for pointer in history}:
+        return (
+            f"the store was rolled back to version {history[-1].version}, which stays the current one: version "
+            f"{version} was current before, and nothing is new since"
+        )
+    return None
+
+
+def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        create_json(path, seal(manifest))
+    except FileExistsError:
+        if not _lists(path, manifest["buckets"]):
+            create_json(path, seal(manifest), replace=True)
+
+
+def _lists(path: Path, buckets: Mapping[str, Any]) -> bool:
+    """Say whether an earlier manifest of the same version is intact and lists the files that are there now."""
+    found = read_sealed(path)
+    return found is not None and found.get("version") == path.parent.name and found.get("buckets") == buckets
