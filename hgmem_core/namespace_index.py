@@ -205,7 +205,7 @@ def words(text: str) -> str:
     """Return the folded words of `text` between single blanks, with one at each end, to look for whole names in.
 
     >>> words("Did Ana-Maria's dog bark?")
-    " did ana maria s dog bark "
+    ' did ana maria s dog bark '
     """
     return " " + " ".join("".join(c if c.isalnum() else " " for c in fold(text)).split()) + " "
 

@@ -108,7 +108,7 @@ def rank_turns(
     if isinstance(recipe, Blend):
         scores, parts = blend(index, query, numbers, recipe)
         legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
-        candidates = np.flatnonzero(scores > 0)
+        candidates = np.arange(len(index))
     else:
         scores, legs = _ranked_lists(index, query, numbers.tolist(), recipe, passes, explain)
         candidates = np.flatnonzero(~np.isnan(scores))

@@ -18,13 +18,15 @@ def main(argv: Sequence[str]) -> int:
     with Bars() as bars:
         done = rebuild(config, open_encoder(config.encoder), now(), bars)
     built = done.built
-    result = {
+    result: dict[str, object] = {
         "store": config.store.root,
         "version": built.version,
         "published": built.is_new,
         "turns": built.turns,
         "namespaces": built.namespaces,
     }
+    if built.kept:
+        result["kept"] = built.kept
     if arguments.json:
         imported = asdict(done.imported) if done.imported else None
         write_json({**result, "imported": imported, "stages": built.report.as_dict()})

@@ -189,6 +189,8 @@ def summarise(imported: Imported | None, report: Report, result: Mapping[str, An
         if imported.known_files:
             files = "1 file was" if imported.known_files == 1 else f"{imported.known_files} files were"
             console.print(f"{files} imported before and left out")
+        if imported.mended:
+            console.print(f"{imported.mended} damaged imports were written again")
         for reason, count in imported.reasons.items():
             console.print(f"  {count} x {escape(reason)}", highlight=False)
     for name, value in result.items():

@@ -32,7 +32,7 @@ from pipelines.progress import Progress
 from pipelines.spill import Spill
 from pipelines.store import Output, Store
 
-IMPORT_REVISION = 1
+IMPORT_REVISION = 2
 """Raised when an equal file and equal settings give other messages."""
 
 CHUNK_MESSAGES = 4_096
@@ -136,7 +136,7 @@ def _read(
         for number, file in enumerate(files):
             first_row = _read_file(file, number, first_row, config, ingested_at, spill, progress)
         spill.flush()
-        _refuse_many_rejects(spill.outcomes, spill.reasons, config)
+        _refuse_many_rejects(spill.outcomes, spill.faults, config)
         yield spill
 
 
@@ -158,7 +158,19 @@ def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[_File]:
 
 
 def _labels(paths: Sequence[str]) -> list[str]:
-    """Return short names for files: their base names where those differ, else as much of the path as is needed."""
+    """Return short names for files: their base names where those differ, else as much of the path as is needed.
+
+    A path that occurs again, because several inputs read the file, is followed by `#2`, then `#3`.
+    """
+    seen: Counter[str] = Counter()
+    labels = []
+    for path, label in zip(paths, _short_names(paths), strict=True):
+        seen[path] += 1
+        labels.append(label if seen[path] == 1 else f"{label}#{seen[path]}")
+    return labels
+
+
+def _short_names(paths: Sequence[str]) -> list[str]:
     for parts in range(1, max((len(Path(path).parts) for path in paths), default=1) + 1):
         labels = [str(Path(*Path(path).parts[-parts:])) for path in paths]
         if len(set(labels)) == len(set(paths)):
@@ -195,10 +207,10 @@ def _result(item: Message | Dropped, row_id: str) -> dict[str, Any]:
     return {**result, "outcome": "partial" if item.note else "ok", "reason": item.note, "raw": None}
 
 
-def _refuse_many_rejects(outcomes: Counter[str], reasons: Counter[str], config: ImportConfig) -> None:
+def _refuse_many_rejects(outcomes: Counter[str], faults: Counter[str], config: ImportConfig) -> None:
     total, rejected = outcomes.total(), outcomes["rejected"]
     if rejected > config.max_reject_rate * total:
-        often = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(3))
+        often = "; ".join(f"{count} x {reason}" for reason, count in faults.most_common(3))
         raise ImportFailed(
             f"{rejected} of {total} rows were rejected, more than imports.max_reject_rate={config.max_reject_rate} "
             f"allows, so nothing was kept. Most frequent: {often}. Mend the log or its column mapping, "

@@ -151,6 +151,11 @@ def imported_parts(store: Store, imports: Sequence[Import]) -> dict[int, list[Im
     for one in imports:
         for bucket in one.entry.parts:
             parts.setdefault(bucket, []).append(ImportedPart(store, one, bucket))
+    if not parts and imports:
+        raise StoreError(
+            f"{store.root} holds no messages: no row of what was imported had a text or an attachment; "
+            "check `columns.text` of the input"
+        )
     if not parts:
         raise StoreError(f"{store.root} holds no messages yet; import a log first")
     return parts

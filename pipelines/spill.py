@@ -25,6 +25,8 @@ class Spill:
         """Begin without rows; `folder` is empty and stays until the spill was read."""
         self.outcomes: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        """The reasons of rejected rows alone."""
         self._folder = folder
         self._buckets = buckets
         self._bucket_of: dict[str, int] = {}
@@ -40,6 +42,7 @@ class Spill:
         """Add what became of log rows: the columns of `RESULT`; counts them."""
         self.outcomes.update(result["outcome"] for result in results)
         self.reasons.update(result["reason"] for result in results if result["reason"])
+        self.faults.update(result["reason"] for result in results if result["outcome"] == "rejected")
         columns = [pa.array([result[name] for result in results], pa.large_string()) for name in RESULT.names]
         self._add("results", pa.Table.from_arrays(columns, schema=RESULT))
 

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from pipelines.files import file_sha256 as file_sha256
+from pipelines.files import file_sha256
 
 
 class EncoderError(RuntimeError):

@@ -225,11 +225,17 @@ def test_fewer_turns_than_asked_for():
         assert len(search(index, "tea", recipe, k=10)[0]) == 3
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_only_turn_of_a_namespace_is_found(recipe):
+    index = reader_of(turns_of(message("I moved to Lisbon."))).open("acme/ana")
+    assert [hit.text for hit in search(index, "Lisbon", recipe)[0]] == ["I moved to Lisbon."]
+
+
 def test_an_empty_bucket_and_texts_without_terms_are_valid():
     assert reader_of(turns_of()).namespaces() == []
     index = reader_of(turns_of(message("...", speaker=None), message("!!!", 1, speaker=None))).open("acme/ana")
     assert search(index, "anything", "bm25")[0] == []
-    assert len(search(index, "anything", "hybrid")[0]) == 2
+    assert len(search(index, "anything", "hybrid")[0]) == len(search(index, "anything")[0]) == 2
 
 
 @pytest.mark.parametrize("word", ["北京", "学校"])

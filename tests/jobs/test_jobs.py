@@ -179,7 +179,7 @@ def test_wrong_use_is_exit_code_2_and_a_failed_job_1(job, config, tmp_path):
         assert "Traceback" not in err
 
 
-def test_quickstart_cites_turns_of_its_log_and_finds_most_answers(job, tmp_path):
+def test_quickstart_cites_turns_of_its_log_and_answers_its_questions(job, tmp_path):
     code, out, _ = job(quickstart, "--out", tmp_path / "store", "--json")
     result = json.loads(out)
     log = [json.loads(line) for line in (quickstart.HERE / "data" / "quickstart_log.jsonl").open(encoding="utf-8")]
@@ -189,7 +189,7 @@ def test_quickstart_cites_turns_of_its_log_and_finds_most_answers(job, tmp_path)
     assert len(result["answers"]) == result["questions"] == 20
     for answer in result["answers"]:
         assert [text_of[hit["source_id"]] for hit in answer["hits"]] == [hit["text"] for hit in answer["hits"]]
-    assert result["answered"] == sum(answer["rank"] is not None for answer in result["answers"]) > 10
+    assert result["answered"] == sum(answer["rank"] is not None for answer in result["answers"]) >= 17
 
 
 def test_quickstart_shows_questions_and_cited_turns(job, tmp_path):

@@ -4,6 +4,7 @@ from datetime import timedelta
 import pyarrow.parquet as pq
 import pytest
 
+from hgmem_core.config import config_from
 from pipelines.encoders import open_encoder
 from pipelines.import_stage import ImportFailed
 from pipelines.retriever import Retriever
@@ -155,3 +156,25 @@ def test_an_interrupted_import_is_taken_up_again(tmp_path, monkeypatch):
     done = run(config)
     fresh = config_of(tmp_path / "fresh", tmp_path / "log.jsonl")
     assert answers(done, config) == answers(run(fresh), fresh)
+
+
+def test_one_file_of_two_inputs_gives_two_sets_of_rows(tmp_path):
+    log = write_jsonl(tmp_path / "log.jsonl", [{"q": "why?", "a": "because", "at": n} for n in range(3)])
+    inputs = [{"format": "jsonl", "paths": [str(log)], "namespace": "acme", "columns": {"text": name}} for name in "qa"]
+    tree = {"store": {"root": str(tmp_path / "store")}, "encoder": {"name": "static"}, "inputs": inputs}
+    assert run(config_from(tree)).built.turns == 6
+    assert run(config_from(tree)).imported.number is None
+
+
+def test_the_reasons_of_a_refused_import_are_those_of_its_rejected_rows(tmp_path):
+    kept = [{**row, "time": "soon"} for row in rows(users=("ana",), count=9)]
+    log = write_jsonl(tmp_path / "log.jsonl", [*kept, {"text": "whose?"}])
+    with pytest.raises(ImportFailed, match="Most frequent: 1 x namespace column 'user' is not") as refused:
+        run(config_of(tmp_path / "store", log))
+    assert "soon" not in str(refused.value)
+
+
+def test_a_log_without_a_single_text_says_so(tmp_path):
+    log = write_jsonl(tmp_path / "log.jsonl", [{**row, "text": ""} for row in rows(count=2)])
+    with pytest.raises(StoreError, match="no row of what was imported had a text"):
+        run(config_of(tmp_path / "store", log))
