@@ -20,18 +20,20 @@ from bm25s import stopwords
 TOKENS_REVISION = 1
 """Raised when the terms of some text change; part of the identity of an index."""
 
-_NUMBER = r"\d+(?:[.,:/-]\d+)*"
-# ASCII has the same grammar as `_TERM`, and Python's own engine is three times faster on it.
-_ASCII_TERM = re.compile(rf"(?P<number>{_NUMBER}(?![a-z0-9]))|(?P<word>[a-z0-9]+(?:'[a-z0-9]+)*(?:\+\+|#)?)")
 _SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}ー々〆\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
+_LETTER = rf"(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}]"
+_RUN = regex.compile(rf"[{_SPACELESS}]+")
+_NUMBER = regex.compile(r"\p{Nd}+(?:[.,:/-]\p{Nd}+)*")
 _TERM = regex.compile(
-    rf"(?P<run>[{_SPACELESS}]+)"
-    r"|(?P<number>\p{Nd}+(?:[.,:/-]\p{Nd}+)*(?![\p{L}\p{M}\p{N}]))"
-    rf"|(?P<word>(?:(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}])+"
-    rf"(?:['’\u200c\u200d](?:(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}])+)*(?:\+\+|\#)?)"
+    rf"{_RUN.pattern}"
+    rf"|{_NUMBER.pattern}(?![\p{{L}}\p{{M}}\p{{N}}])"
+    rf"|(?:{_LETTER})+(?:['’\u200c\u200d](?:{_LETTER})+)*(?:\+\+|\#)?"
 )
+# The same grammar on ASCII alone, where Python's own engine is three times faster.
+_ASCII_TERM = re.compile(r"\d+(?:[.,:/-]\d+)*(?![a-z0-9])|[a-z0-9]+(?:'[a-z0-9]+)*(?:\+\+|#)?")
 _GRAPHEME = regex.compile(r"\X")
 _PARTS = re.compile(r"[:/-]")
+_LONG = 48
 
 _STEMMER_OF_SCRIPT = MappingProxyType(
     {
@@ -83,20 +85,21 @@ def tokenizer(language: str) -> Callable[[str], list[str]]:
     stop = frozenset(fold(word) for word in _STOP_WORDS.get(language, ()))
     stem = _stemmer(language)
 
+    def expand(match: str) -> tuple[str, ...]:
+        """Return the terms of one match of the grammar."""
+        if _NUMBER.fullmatch(match):
+            return _number_terms(match)
+        if _RUN.fullmatch(match):
+            return _run_terms(match)
+        return () if match in stop else (stem(match),)
+
+    # Texts repeat their words, so each is looked at once; what is longer than a word does not come again.
+    terms_of = lru_cache(maxsize=262_144)(expand)
+
     def tokenize(text: str) -> list[str]:
         folded = text.casefold() if text.isascii() else fold(text)
-        terms: list[str] = []
-        for match in (_ASCII_TERM if folded.isascii() else _TERM).finditer(folded):
-            term = match.group()
-            kind = match.lastgroup
-            if kind == "word":
-                if term not in stop:
-                    terms.append(stem(term))
-            elif kind == "number":
-                terms += _number_terms(term)
-            else:
-                terms += _run_terms(term)
-        return terms
+        matches = (_ASCII_TERM if folded.isascii() else _TERM).findall(folded)
+        return [term for match in matches for term in (terms_of if len(match) <= _LONG else expand)(match)]
 
     return tokenize
 
@@ -106,7 +109,6 @@ def _stemmer(language: str) -> Callable[[str], str]:
     latin = Stemmer.Stemmer(language).stemWord
     by_language = latin if language not in _STEMMER_OF_SCRIPT.values() else Stemmer.Stemmer("english").stemWord
 
-    @lru_cache(maxsize=262_144)
     def stem(word: str) -> str:
         if word.isascii():
             return str(by_language(word))
@@ -116,14 +118,14 @@ def _stemmer(language: str) -> Callable[[str], str]:
     return stem
 
 
-def _number_terms(number: str) -> list[str]:
+def _number_terms(number: str) -> tuple[str, ...]:
     """A date or time also gives its parts; a thousands separator is no part of a number."""
     if not _PARTS.search(number):
         plain = re.sub(r",(?=\d{3}(?!\d))", "", number)
-        return [plain]
-    return [number, *(part for part in re.split(r"[.,:/-]", number) if part)]
+        return (plain,)
+    return (number, *(part for part in re.split(r"[.,:/-]", number) if part))
 
 
-def _run_terms(run: str) -> list[str]:
+def _run_terms(run: str) -> tuple[str, ...]:
     signs: list[str] = _GRAPHEME.findall(run)
-    return signs + [first + second for first, second in pairwise(signs)]
+    return (*signs, *(first + second for first, second in pairwise(signs)))
