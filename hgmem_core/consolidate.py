@@ -90,7 +90,7 @@ def consolidate(
         another, `partial` kept but superseded.
     """
     every = _facts(facts, turns)
-    vector_rows, matrix = rows_of_vectors(facts.column("fact_id"), fact_vectors, "fact")
+    vector_rows, matrix = rows_of_vectors(facts.column("fact_id"), fact_vectors)
     namespaces: dict[str, _Namespace] = {}
     for fact in sorted(every, key=_order):
         if fact.namespace not in namespaces:

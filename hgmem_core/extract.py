@@ -80,7 +80,7 @@ def extract(
     """
     said = _said(turns)
     rows_of = dict(zip(turns.column("turn_id").to_pylist(), range(turns.num_rows), strict=True))
-    vector_rows, matrix = rows_of_vectors(turns.column("turn_id"), vectors, "turn")
+    vector_rows, matrix = rows_of_vectors(turns.column("turn_id"), vectors)
     words = lexicon(language)
     tables = _Rows()
     for namespace, episode, turn_ids in zip(

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from hgmem_core.config import GroupConfig
 from hgmem_core.ids import topic_id
-from hgmem_core.propagate import vectors_of
 from hgmem_core.schemas import INCIDENCE, TOPIC, conform, namespace_ranges, ok_outcomes
+from hgmem_core.vector_rows import aligned_vectors
 
 GROUP_REVISION = 1
 """Raised when equal episodes give other topics."""
@@ -50,16 +50,13 @@ def group(
     Returns:
         TOPIC; INCIDENCE of kind `topic`, each episode in at least one; OUTCOME of stage `group`, one row an episode.
     """
-    place = {node: row for row, node in enumerate(vectors.column("node_id").to_pylist())}
-    every = vectors_of(vectors)
+    every, _ = aligned_vectors(episodes.column("episode_id"), vectors)
     topics: list[dict[str, Any]] = []
     incidences: list[dict[str, Any]] = []
     for namespace, start, stop in namespace_ranges(episodes):
-        rows = _in_time(episodes.slice(start, stop - start).to_pylist())
-        own = np.zeros((len(rows), every.shape[1]))
-        for at, row in enumerate(rows):
-            if row["episode_id"] in place:
-                own[at] = every[place[row["episode_id"]]]
+        order = _in_time(episodes.slice(start, stop - start).to_pylist())
+        rows = [row for _, row in order]
+        own = every[[start + at for at, _ in order]].astype(np.float64)
         for topic in fold(own, [names.get(row["episode_id"], frozenset()) for row in rows], config):
             described, members = _describe(namespace, topic, rows, own)
             topics.append(described)
@@ -71,14 +68,15 @@ def group(
     )
 
 
-def _in_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sort by start; episodes without a time come last, in the order of their sessions."""
+def _in_time(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Sort numbered rows by start; episodes without a time come last, in the order of their sessions."""
 
-    def key(row: dict[str, Any]) -> tuple[object, ...]:
+    def key(numbered: tuple[int, dict[str, Any]]) -> tuple[Any, ...]:
+        row = numbered[1]
         started = row["started_at"]
         return (started is None, started or 0, row["session_id"], row["first_position"])
 
-    return sorted(rows, key=key)
+    return sorted(enumerate(rows), key=key)
 
 
 def fold(vectors: npt.NDArray[np.float64], names: Sequence[Set[str]], config: GroupConfig) -> list[_Topic]:

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from hgmem_core.config import IndexConfig
 from hgmem_core.graph import GRAPH_NODE, LEVELS, GraphRows, GraphTables, edge_products
 from hgmem_core.lexical import Floats, Ints, Postings, score_postings
-from hgmem_core.propagate import vectors_of
 from hgmem_core.schemas import TURN, TableSchema, namespace_ranges
 from hgmem_core.tokens import tokenizer
 from hgmem_core.units import AFTER, BEFORE, UNITS, session_spans, turn_terms, unit_counts
+from hgmem_core.vector_rows import aligned_vectors
 
 INDEX_REVISION = 2
 """Raised when equal turns and vectors give other index files."""
@@ -89,7 +89,6 @@ def build_index(
     turns: pa.Table,
     embeddings: pa.Table,
     graph: GraphTables,
-    dimension: int,
     config: IndexConfig,
     propagation: float,
 ) -> BucketIndex:
@@ -99,11 +98,10 @@ def build_index(
         turns: TURN, sorted by its key.
         embeddings: EMBEDDING rows of level `turn`, variant `base`; a turn without one is found by words only.
         graph: What the other stages say of these turns; every turn is in an episode.
-        dimension: Floats in a vector.
         config: Language of stems, BM25 constants.
         propagation: λ with which the propagated vectors were made.
     """
-    vectors, has_vector = _aligned_vectors(turns.column("turn_id"), embeddings, dimension)
+    vectors, has_vector = aligned_vectors(turns.column("turn_id"), embeddings)
     columns = {name: np.zeros(turns.num_rows, np.int32) for name in ("session", "episode", "id_rank")}
     norms = {name: np.zeros(turns.num_rows, np.float32) for name in ("window_norm", "prior_norm")}
     tokenize = tokenizer(config.language)
@@ -132,7 +130,7 @@ def build_index(
             postings[unit].append(score_postings(counts[unit], config.k1, config.b))
     arrays = [*turns.columns, *(pa.array(columns[name]) for name in columns), pa.array(has_vector)]
     arrays += [pa.array(norms[name]) for name in norms]
-    graph_nodes, base, propagated = _graph_nodes(nodes, graph, dimension, propagation)
+    graph_nodes, base, propagated = _graph_nodes(nodes, graph, propagation)
     return BucketIndex(
         namespaces=_rows_table(namespaces, NAMESPACE),
         nodes=pa.Table.from_arrays(arrays, schema=NODE.arrow),
@@ -144,13 +142,11 @@ def build_index(
     )
 
 
-def _graph_nodes(
-    rows: list[dict[str, Any]], graph: GraphTables, dimension: int, propagation: float
-) -> tuple[pa.Table, Floats, Floats]:
+def _graph_nodes(rows: list[dict[str, Any]], graph: GraphTables, propagation: float) -> tuple[pa.Table, Floats, Floats]:
     """Return GRAPH_NODE with the vectors of its rows, base and propagated."""
     ids = pa.chunked_array([pa.array([row["node_id"] for row in rows], pa.large_string())])
-    base, has_vector = _aligned_vectors(ids, graph.base, dimension)
-    propagated, _ = _aligned_vectors(ids, graph.propagated, dimension)
+    base, has_vector = aligned_vectors(ids, graph.base)
+    propagated, _ = aligned_vectors(ids, graph.propagated)
     dot, square = edge_products(base, propagated, propagation)
     columns: dict[str, Any] = {
         name: [row[name] for row in rows] for name in GRAPH_NODE.arrow.names if rows and name in rows[0]
@@ -158,18 +154,6 @@ def _graph_nodes(
     columns |= {"has_vector": has_vector, "edge_dot": dot, "edge_square": square}
     arrays = [pa.array(columns.get(field.name, []), field.type) for field in GRAPH_NODE.arrow]
     return pa.Table.from_arrays(arrays, schema=GRAPH_NODE.arrow), base, propagated
-
-
-def _aligned_vectors(
-    ids: pa.ChunkedArray, embeddings: pa.Table, dimension: int
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Put the vectors into the order of the ids; zeros where one has none."""
-    place = pc.index_in(ids, value_set=embeddings.column("node_id").combine_chunks())
-    found = pc.is_valid(place).to_numpy()
-    vectors = np.zeros((len(ids), dimension), np.float32)
-    if embeddings.num_rows:
-        vectors[found] = vectors_of(embeddings)[pc.drop_null(place).to_numpy()]
-    return vectors, found
 
 
 def _session_numbers(rows: pa.Table) -> npt.NDArray[np.int32]:

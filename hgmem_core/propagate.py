@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hgmem_core.lexical import Floats, Ints
 from hgmem_core.schemas import conform, embedding_schema
+from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors
 
 PROPAGATE_REVISION = 1
 """Raised when equal vectors and incidences give other propagated vectors."""
@@ -64,10 +64,9 @@ def propagate(
         aggregation: Agg.
     """
     dimension = embeddings.schema.field("vector").type.list_size
-    vectors = vectors_of(embeddings)
-    rows = pc.index_in(incidences.column("node_id"), value_set=embeddings.column("node_id").combine_chunks())
-    known = incidences.filter(pc.is_valid(rows))
-    members = np.asarray(pc.drop_null(rows).to_numpy(), np.int64)
+    rows, vectors = rows_of_vectors(incidences.column("node_id"), embeddings)
+    known = incidences.filter(pa.array(rows != NO_VECTOR))
+    members = rows[rows != NO_VECTOR]
     names = pa.chunked_array([known.column("hyperedge_id").combine_chunks()]).combine_chunks()
     edges = np.asarray(names.dictionary_encode().indices.to_numpy(), np.int64) if len(names) else members
     sums = hyperedge_sums(vectors, edges, members, known.column("weight").to_numpy(), aggregation == "mean")
@@ -78,12 +77,3 @@ def propagate(
     place = embeddings.column_names.index("variant")
     result = result.set_column(place, "variant", pa.array(["propagated"] * len(moved), pa.large_string()))
     return conform(result, embedding_schema(dimension))
-
-
-def vectors_of(embeddings: pa.Table) -> Floats:
-    """Return the vectors of EMBEDDING rows as float32 `[n, d]`, in their order."""
-    dimension = embeddings.schema.field("vector").type.list_size
-    column = embeddings.column("vector").combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        return np.zeros((0, dimension), np.float32)
-    return np.asarray(column.flatten().to_numpy(), np.float32).reshape(-1, dimension)

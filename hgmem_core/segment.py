@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from hgmem_core.cohesion import Floats, Talk, break_scores
 from hgmem_core.config import SegmentConfig
 from hgmem_core.ids import episode_id
-from hgmem_core.schemas import EPISODE, OUTCOME, conform
+from hgmem_core.schemas import EPISODE, conform, ok_outcomes
 from hgmem_core.summarise import Statement, read_statement, summarise
 from hgmem_core.tokens import tokenizer
 from hgmem_core.turns import UNKNOWN_TIME, turn_texts
+from hgmem_core.vector_rows import aligned_vectors
 
 SEGMENT_REVISION = 1
 """Raised when equal turns, vectors and settings give other episodes."""
@@ -44,7 +45,7 @@ def segment(turns: pa.Table, vectors: pa.Table, config: SegmentConfig, language:
         EPISODE, in which every turn is once, and OUTCOME of stage `segment`: `ok` for each turn.
     """
     statements = turn_statements(turns, language)
-    aligned = _aligned(turns, vectors)
+    aligned, _ = aligned_vectors(turns.column("turn_id"), vectors)
     roles = turns.column("role").to_pylist()
     tokens = _token_counts(turns)
     times = _times_us(turns)
@@ -57,7 +58,9 @@ def segment(turns: pa.Table, vectors: pa.Table, config: SegmentConfig, language:
         starts += [first + cut for cut in cuts]
         for cut, end in zip(cuts, [*cuts[1:], stop - first], strict=True):
             digests.append(summarise(talk.statements[cut:end], talk.vectors[cut:end]))
-    return _episodes(turns, np.array(starts, np.int64), digests, times), _outcomes(turns)
+    return _episodes(turns, np.array(starts, np.int64), digests, times), ok_outcomes(
+        "segment", turns.column("namespace"), turns.column("turn_id")
+    )
 
 
 def turn_statements(turns: pa.Table, language: str) -> list[Statement]:
@@ -109,17 +112,6 @@ def _sessions(turns: pa.Table) -> Iterator[tuple[int, int]]:
         yield from pairwise(bounds)
 
 
-def _aligned(turns: pa.Table, embeddings: pa.Table) -> npt.NDArray[np.float32]:
-    """Put the vectors into the order of the turns; zeros where a turn has none."""
-    dimension = embeddings.schema.field("vector").type.list_size
-    aligned = np.zeros((turns.num_rows, dimension), np.float32)
-    if embeddings.num_rows:
-        place = pc.index_in(turns.column("turn_id"), value_set=embeddings.column("node_id").combine_chunks())
-        every = embeddings.column("vector").combine_chunks().flatten().to_numpy().reshape(-1, dimension)
-        aligned[pc.is_valid(place).to_numpy()] = every[pc.drop_null(place).to_numpy()]
-    return aligned
-
-
 def _token_counts(turns: pa.Table) -> Ints:
     size = pc.binary_length(turns.column("text")).to_numpy()
     return np.asarray(size // _BYTES_PER_TOKEN + 1, np.int64)
@@ -169,18 +161,3 @@ def _span(times: Ints) -> tuple[int | None, int | None]:
 
 def _time_column(times_us: Sequence[int | None]) -> pa.Array:
     return pa.array(times_us, pa.int64()).cast(EPISODE.arrow.field("started_at").type)
-
-
-def _outcomes(turns: pa.Table) -> pa.Table:
-    size = turns.num_rows
-    table = pa.table(
-        {
-            "namespace": turns.column("namespace"),
-            "stage": pa.array(["segment"] * size, pa.large_string()),
-            "row_id": turns.column("turn_id"),
-            "outcome": pa.array(["ok"] * size, pa.large_string()),
-            "passes": pa.array(np.ones(size, np.int32)),
-            "reason": pa.nulls(size, pa.large_string()),
-        }
-    )
-    return conform(table, OUTCOME)

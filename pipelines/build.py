@@ -205,8 +205,7 @@ class BucketBuild:
         )
         rows = turns.table("turns.parquet")
         embeddings = turn_vectors.table("embeddings.parquet")
-        dimension = self._encoder.identity.dimension
-        index = build_index(rows, embeddings, tables, dimension, self._config.index, self._config.propagate.weight)
+        index = build_index(rows, embeddings, tables, self._config.index, self._config.propagate.weight)
         files = {
             "namespaces.arrow": index.namespaces,
             "nodes.arrow": index.nodes,

@@ -63,7 +63,7 @@ def reader_of(turns, encoder):
     """The opened index of TURN, its vectors in FAISS as on disk."""
     graph = graph_of(turns, encoder)
     embeddings = embed_turns(turns, encoder, 32)[0]
-    index = build_index(turns, embeddings, graph, encoder.identity.dimension, IndexConfig(), 0.5)
+    index = build_index(turns, embeddings, graph, IndexConfig(), 0.5)
     tables = index.namespaces, index.nodes, index.graph_nodes, index.postings
     vectors = (_flat(part) for part in (index.vectors, index.graph_vectors, index.propagated_vectors))
     return IndexReader(BucketFiles(*tables, *vectors, propagation=0.5))

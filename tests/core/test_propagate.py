@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hgmem_core.propagate import propagate, vectors_of
+from hgmem_core.propagate import propagate
 from hgmem_core.schemas import INCIDENCE, conform, embedding_schema
+from hgmem_core.vector_rows import vectors_of
 
 DIMENSION = 3
 
