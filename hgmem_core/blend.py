@@ -13,7 +13,9 @@ from hgmem_core.units import Unit
 _WORD_UNITS: tuple[Unit, ...] = ("dated", "window", "prior")
 
 
-def blend(index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend) -> tuple[Floats, dict[str, Floats]]:
+def blend(
+    index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend, as_of_us: int | None
+) -> tuple[Floats, dict[str, Floats]]:
     """Score every turn of a namespace.
 
     Args:
@@ -21,12 +23,13 @@ def blend(index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend) -> 
         query: With a vector.
         numbers: The query's terms as the namespace numbers them.
         recipe: The weights.
+        as_of_us: When the facts must stand, in microseconds since 1970; None for now.
 
     Returns:
         The scores, float32 `[turns]`, and the weighted parts whose sum they are, the speaker's factor included.
     """
     weights = _weights(recipe)
-    parts = {name: part * weights[name] for name, part in components(index, query, numbers, recipe).items()}
+    parts = {name: part * weights[name] for name, part in components(index, query, numbers, recipe, as_of_us).items()}
     factors = speaker_factors(index, query.text, recipe.other_speaker)
     if factors is not None:
         parts = {name: part * factors for name, part in parts.items()}
@@ -34,12 +37,14 @@ def blend(index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend) -> 
     return scores, parts
 
 
-def components(index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend) -> dict[str, Floats]:
+def components(
+    index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend, as_of_us: int | None = None
+) -> dict[str, Floats]:
     """Return what a blend is made of, each scaled to [0, 1] within the query: float32 `[turns]` by name."""
     terms = numbers.tolist()
     parts = {f"bm25/{unit}": index.bm25(unit, terms) for unit in _WORD_UNITS}
     parts["bm25/episode"] = index.bm25("episode", terms)[index.episode]
-    facts = fact_scores(index, finite_vector(query, recipe.name), recipe.propagation)
+    facts = fact_scores(index, finite_vector(query, recipe.name), recipe.propagation, as_of_us)
     parts["dense/fact"] = facts
     parts["dense/topic"] = topic_scores(index, facts)
     return {name: scaled(part) for name, part in parts.items()}
@@ -67,9 +72,9 @@ def scaled(scores: Floats) -> Floats:
     return result
 
 
-def fact_scores(index: NamespaceIndex, vector: Floats, propagation: float) -> Floats:
+def fact_scores(index: NamespaceIndex, vector: Floats, propagation: float, as_of_us: int | None) -> Floats:
     """Return the best cosine of each turn's facts; a turn that is no fact's best source gets the lowest of all."""
-    facts, rows = index.graph.best_turn_of_fact
+    facts, rows = index.graph.best_turn_of_fact(as_of_us)
     if not len(facts) or not vector.any():
         return np.zeros(len(index), np.float32)
     cosines = index.graph.cosines("fact", vector, propagation)[facts]

@@ -51,6 +51,10 @@ GRAPH_NODE = TableSchema(
 `edge_square` s·s."""
 
 
+class GraphError(RuntimeError):
+    """A stage made a node that stands on nothing: an episode or fact without a source among the turns."""
+
+
 @dataclass(frozen=True, slots=True)
 class GraphTables:
     """What the stages say of a bucket: TOPIC, EPISODE, FACT, INCIDENCE, and EMBEDDING base and propagated."""
@@ -105,6 +109,8 @@ class GraphRows:
         for level in LEVELS:
             for at, node in enumerate(level_rows[level]):
                 sources = [row_of_turn[turn] for turn in node.get("turn_ids", ()) if turn in row_of_turn]
+                if not sources and level != "topic":
+                    raise GraphError(f"{level} {node[f'{level}_id']} cites no turn of {namespace}")
                 if level == "episode":
                     episode[sources] = at
                 members = [number[member] for member in self._members[node[f"{level}_id"]] if member in number]

@@ -19,7 +19,7 @@ from hgmem_core.ids import topic_id
 from hgmem_core.schemas import INCIDENCE, TOPIC, conform, namespace_ranges, ok_outcomes
 from hgmem_core.vector_rows import aligned_vectors
 
-GROUP_REVISION = 1
+GROUP_REVISION = 2
 """Raised when equal episodes give other topics."""
 
 TITLE_CHARS = 80
@@ -37,7 +37,11 @@ class _Topic:
 
 
 def group(
-    episodes: pa.Table, vectors: pa.Table, names: Mapping[str, Set[str]], config: GroupConfig
+    episodes: pa.Table,
+    vectors: pa.Table,
+    names: Mapping[str, Set[str]],
+    keywords: Mapping[str, Sequence[str]],
+    config: GroupConfig,
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Group the episodes of one bucket into topics.
 
@@ -45,6 +49,7 @@ def group(
         episodes: EPISODE.
         vectors: EMBEDDING of level `episode`, variant `base`; an episode without one joins a topic by its names alone.
         names: For each episode id the names that occur in it (entities, not the speakers).
+        keywords: For each episode id the keywords of its facts, repeats kept.
         config: Thresholds and the size cap.
 
     Returns:
@@ -58,7 +63,7 @@ def group(
         rows = [row for _, row in order]
         own = every[[start + at for at, _ in order]].astype(np.float64)
         for topic in fold(own, [names.get(row["episode_id"], frozenset()) for row in rows], config):
-            described, members = _describe(namespace, topic, rows, own)
+            described, members = _describe(namespace, topic, rows, own, keywords)
             topics.append(described)
             incidences += members
     return (
@@ -124,7 +129,11 @@ def _joined(near: npt.NDArray[np.float64], config: GroupConfig) -> list[int]:
 
 
 def _describe(
-    namespace: str, topic: _Topic, rows: list[dict[str, Any]], vectors: npt.NDArray[np.float64]
+    namespace: str,
+    topic: _Topic,
+    rows: list[dict[str, Any]],
+    vectors: npt.NDArray[np.float64],
+    keywords: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Name a topic after its most central episode and weigh its members by their nearness to the middle."""
     members = [rows[at] for at in topic.members]
@@ -134,12 +143,13 @@ def _describe(
     name = topic_id(str(members[0]["episode_id"]))
     summary = " ".join(str(members[at]["summary"]) for at in sorted(central[:3]))
     times = [row for row in members if row["started_at"] is not None]
+    words = Counter(word for row in members for word in keywords.get(row["episode_id"], ()))
     described = {
         "namespace": namespace,
         "topic_id": name,
         "title": str(members[central[0]]["title"])[:TITLE_CHARS],
         "summary": summary[:SUMMARY_CHARS],
-        "keywords": [word for word, _ in sorted(topic.names.items(), key=lambda item: (-item[1], item[0]))[:KEYWORDS]],
+        "keywords": [word for word, _ in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:KEYWORDS]],
         "started_at": min((row["started_at"] for row in times), default=None),
         "ended_at": max((row["ended_at"] for row in times), default=None),
     }
@@ -160,11 +170,11 @@ def _describe(
     ]
 
 
-def names_of_episodes(facts: pa.Table, incidences: pa.Table) -> dict[str, set[str]]:
-    """Return for each episode the entities of its facts, FACT and INCIDENCE of kind `episode`."""
-    entities = dict(zip(facts.column("fact_id").to_pylist(), facts.column("entities").to_pylist(), strict=True))
-    names: defaultdict[str, set[str]] = defaultdict(set)
+def words_of_episodes(facts: pa.Table, incidences: pa.Table, column: str) -> dict[str, list[str]]:
+    """Return for each episode the `entities` or `keywords` of its facts, FACT and INCIDENCE of kind `episode`."""
+    words_of = dict(zip(facts.column("fact_id").to_pylist(), facts.column(column).to_pylist(), strict=True))
+    words: defaultdict[str, list[str]] = defaultdict(list)
     edges, nodes = (incidences.column(name).to_pylist() for name in ("hyperedge_id", "node_id"))
     for edge, node in zip(edges, nodes, strict=True):
-        names[edge].update(entities.get(node, ()))
-    return dict(names)
+        words[edge] += words_of.get(node, ())
+    return dict(words)

@@ -33,6 +33,7 @@ def coarse_to_fine(
     recipe: CoarseToFine,
     turn_passes: Mask | None,
     rerank: Reranker | None,
+    as_of_us: int | None,
 ) -> Chosen:
     """Choose topics, episodes and facts for a query.
 
@@ -44,6 +45,7 @@ def coarse_to_fine(
         turn_passes: Which turns may be found, bool `[turns]`, or None for all: an episode or fact none of whose turns
             may is no candidate.
         rerank: Orders the candidates of each stage anew, or None.
+        as_of_us: When the facts must stand, in microseconds since 1970; None for now.
     """
     graph = index.graph
     vector = finite_vector(query, recipe.name)
@@ -66,7 +68,7 @@ def coarse_to_fine(
         facts = np.unique(graph.facts_of_episode.of_all(episodes))
     else:
         episodes = NO_ROWS
-    facts = _passing(facts[graph.stands[facts]], graph.turns_of_fact, turn_passes)
+    facts = _passing(facts[graph.stands(as_of_us)[facts]], graph.turns_of_fact, turn_passes)
     return Chosen(topics, episodes, stage("fact", facts, recipe.facts))
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hgmem_core.graph import LEVELS, Level, propagated_cosines
 from hgmem_core.lexical import Floats, Ints
+from hgmem_core.turns import UNKNOWN_TIME
 
 
 class VectorRows(Protocol):
@@ -106,17 +107,26 @@ class NamespaceGraph:
         """The rows of each episode's turns, in order."""
         return self._lists("episode", "turn_rows")
 
-    @cached_property
-    def best_turn_of_fact(self) -> tuple[Ints, Ints]:
-        """Facts that stand and have a source: their numbers, and the row of each one's best source turn."""
+    def best_turn_of_fact(self, as_of_us: int | None) -> tuple[Ints, Ints]:
+        """Return the facts that stand and have a source, and the row of each one's best source turn."""
+        facts = np.flatnonzero(self.stands(as_of_us))
         lists = self.turns_of_fact
-        facts = np.flatnonzero((np.diff(lists.offsets) > 0) & self.stands)
         return facts, lists.values[lists.offsets[facts]]
 
+    def stands(self, as_of_us: int | None) -> npt.NDArray[np.bool_]:
+        """Tell which facts are not superseded: now, or at a time in microseconds since 1970."""
+        if as_of_us is None:
+            return self._never_superseded
+        return self._never_superseded | (self._closed_us > as_of_us)
+
     @cached_property
-    def stands(self) -> npt.NDArray[np.bool_]:
-        """Tell which facts no later one superseded."""
+    def _never_superseded(self) -> npt.NDArray[np.bool_]:
         return np.asarray(self.column("fact", "superseded_by").is_null().to_numpy(), bool)
+
+    @cached_property
+    def _closed_us(self) -> Ints:
+        closed = self.column("fact", "ended_at").cast(pa.int64()).fill_null(UNKNOWN_TIME)
+        return np.asarray(closed.to_numpy(), np.int64)
 
     @cached_property
     def topic_pairs(self) -> tuple[Ints, Ints]:

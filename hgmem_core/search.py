@@ -7,7 +7,7 @@ from datetime import datetime
 import numpy as np
 
 from hgmem_core.blend import blend
-from hgmem_core.hypermem import coarse_to_fine, turns_of
+from hgmem_core.hypermem import Chosen, coarse_to_fine, turns_of
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import (
@@ -37,6 +37,8 @@ class Filters:
         ingested_until: Time of import below which turns pass, itself excluded.
         speaker: Exactly this speaker.
         session_id: Exactly this session.
+        as_of: The memory as it stood at this time: nothing that was said after it, and the facts that stood then,
+            among them those that were superseded since. Turns without a time pass.
     """
 
     said_from: datetime | None = None
@@ -45,10 +47,11 @@ class Filters:
     ingested_until: datetime | None = None
     speaker: str | None = None
     session_id: str | None = None
+    as_of: datetime | None = None
 
     def __post_init__(self) -> None:
         """Refuse times without a zone: they would mean another moment on another machine."""
-        for name in ("said_from", "said_until", "ingested_from", "ingested_until"):
+        for name in ("said_from", "said_until", "ingested_from", "ingested_until", "as_of"):
             time = getattr(self, name)
             if time is not None and time.tzinfo is None:
                 raise ValueError(f"{name}: {time.isoformat()} has no time zone; write it with one, such as +00:00")
@@ -103,10 +106,12 @@ def rank_turns(
     passes = _passing(index, filters)
     if passes is not None and not passes.any():
         return empty_ranking("nothing_passes_the_filters")
+    as_of_us = None if filters.as_of is None else microseconds(filters.as_of)
     if isinstance(recipe, CoarseToFine):
-        return _coarse_to_fine(index, query, numbers, recipe, passes, k, rerank)
+        chosen = coarse_to_fine(index, query, numbers, recipe, passes, rerank, as_of_us)
+        return _ranked(index, chosen, passes, k)
     if isinstance(recipe, Blend):
-        scores, parts = blend(index, query, numbers, recipe)
+        scores, parts = blend(index, query, numbers, recipe, as_of_us)
         legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
         candidates = np.arange(len(index))
     else:
@@ -118,21 +123,11 @@ def rank_turns(
     return Ranking(best, scores[best], legs, None if len(best) else "no_match")
 
 
-def _coarse_to_fine(
-    index: NamespaceIndex,
-    query: Query,
-    numbers: Rows,
-    recipe: CoarseToFine,
-    passes: Mask | None,
-    k: int,
-    rerank: Reranker | None,
-) -> Ranking:
-    chosen = coarse_to_fine(index, query, numbers, recipe, passes, rerank)
+def _ranked(index: NamespaceIndex, chosen: Chosen, passes: Mask | None, k: int) -> Ranking:
     rows = turns_of(index, chosen)
     rows = (rows if passes is None else rows[passes[rows]])[:k]
     scores = (1 / np.arange(1, len(rows) + 1)).astype(np.float32)
-    reason = None if len(rows) else "no_match"
-    return Ranking(rows, scores, {}, reason, chosen.episodes, chosen.facts)  # type: ignore[arg-type]
+    return Ranking(rows, scores, {}, None if len(rows) else "no_match", chosen.episodes, chosen.facts)
 
 
 def _passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
@@ -149,6 +144,8 @@ def _passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
                 conditions.append(values >= microseconds(first))
             if until is not None:
                 conditions.append(values < microseconds(until))
+    if filters.as_of is not None:
+        conditions.append(index.said_at_us <= microseconds(filters.as_of))  # an unknown time is the smallest integer
     if filters.speaker is not None:
         names, codes = index.speakers
         conditions.append(codes == (names.index(filters.speaker) if filters.speaker in names else -2))

@@ -119,6 +119,8 @@ def _show_locomo(result: Mapping[str, Any]) -> None:
             table.add_row(row["recipe"], row["group"], row["metric"], points, f"{low:+.1f} .. {high:+.1f}")
         console.print(table)
     console.print(", ".join(f"{name} {count}" for name, count in result["evidence"].items()), highlight=False)
+    for warning in result["warnings"]:
+        console.print(f"[yellow]warning[/] {warning}", highlight=False)
 
 
 def _show_segmentation(result: Mapping[str, Any]) -> None:

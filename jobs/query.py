@@ -36,7 +36,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--imported-until", metavar="TIME", type=_time, help="imported before this time")
     parser.add_argument("--speaker", help="said by this speaker")
     parser.add_argument("--session", help="said in this session")
+    parser.add_argument("--as-of", metavar="TIME", type=_time, help="the memory as it stood at this time")
     parser.add_argument("--explain", action="store_true", help="show each list's rank and score")
+    parser.add_argument("--context-tokens", type=int, metavar="N", help="a text for a prompt, of at most N tokens")
     add_config_arguments(parser)
     arguments = parser.parse_args(argv)
     config = load_config(arguments, [override("store.root", arguments.store)] if arguments.store else [])
@@ -47,6 +49,8 @@ def main(argv: Sequence[str]) -> int:
     k = config.retrieve.k if arguments.k is None else arguments.k
     if not 1 <= k <= 1_000:
         raise ConfigError(f"--k: {k} is not between 1 and 1000")
+    if arguments.context_tokens is not None and arguments.context_tokens < 1:
+        raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
     version = open_version(Store.open(config.store.root), arguments.version)
     name = arguments.encoder or version.manifest["encoder"]["name"]
     encoder = open_encoder(EncoderConfig.model_validate({**config.encoder.model_dump(), "name": name}))
@@ -62,8 +66,10 @@ def main(argv: Sequence[str]) -> int:
             ingested_until=arguments.imported_until,
             speaker=arguments.speaker,
             session_id=arguments.session,
+            as_of=arguments.as_of,
         ),
         arguments.explain,
+        arguments.context_tokens,
     )
     if arguments.json:
         write_json(response.as_dict())
@@ -84,6 +90,13 @@ def _time(text: str) -> datetime:
 
 def show(response: Response, explain: bool) -> None:
     """Print hits for people."""
+    if response.context is not None:
+        console.print(escape(response.context.text), highlight=False, soft_wrap=True)
+        console.print(
+            f"[dim]{response.context.tokens} tokens, recipe {response.recipe}, version {response.version}[/]",
+            highlight=False,
+        )
+        return
     if not response.hits:
         console.print(f"nothing found: {response.reason}", highlight=False)
     for hit in response.hits:

@@ -13,7 +13,7 @@ from hgmem_core.embeddings import EMBEDDINGS_REVISION, embed_nodes, embed_turns
 from hgmem_core.encoding import Encoder
 from hgmem_core.extract import EXTRACT_REVISION, extract
 from hgmem_core.graph import GraphTables, Level, dense_text
-from hgmem_core.group import GROUP_REVISION, group, names_of_episodes
+from hgmem_core.group import GROUP_REVISION, group, words_of_episodes
 from hgmem_core.ids import table_digest
 from hgmem_core.index import INDEX_REVISION, build_index
 from hgmem_core.propagate import PROPAGATE_REVISION, propagate
@@ -180,9 +180,11 @@ class BucketBuild:
         return _produced({"facts": (facts, FACT), "incidences": (incidences, INCIDENCE)}, outcomes)
 
     def _group(self, episodes: Output, vectors: Output, drafts: Output) -> Produced:
-        names = names_of_episodes(drafts.table("facts.parquet"), drafts.table("incidences.parquet"))
+        facts, members = drafts.table("facts.parquet"), drafts.table("incidences.parquet")
+        names = {episode: set(found) for episode, found in words_of_episodes(facts, members, "entities").items()}
+        keywords = words_of_episodes(facts, members, "keywords")
         tables = episodes.table("episodes.parquet"), vectors.table("embeddings.parquet")
-        topics, incidences, outcomes = group(*tables, names, self._config.group)
+        topics, incidences, outcomes = group(*tables, names, keywords, self._config.group)
         return _produced({"topics": (topics, TOPIC), "incidences": (incidences, INCIDENCE)}, outcomes)
 
     def _propagate(self, facts: Output, topics: Output, *vectors: Output) -> Produced:

@@ -101,9 +101,24 @@ def evaluate_locomo(
         "config_sha256": config_digest(config),
         "prompts_sha256": None,
         "evidence": dict(questions.counts),
+        "warnings": _warnings(retriever, questions),
         "results": result_rows(scores, GROUPS),
         **extra,
     }
+
+
+_LARGEST_K = 30
+
+
+def _warnings(retriever: Retriever, questions: Questions) -> list[str]:
+    """Name the conversations that are so short that recall at the largest k finds everything in them."""
+    names = sorted(set(questions.queries.column("namespace").to_pylist()))
+    sizes = {name: len(index) for name in names if (index := retriever.namespace(name))}
+    return [
+        f"{name} has {size} turns: recall@{_LARGEST_K} is 100 there whatever the recipe"
+        for name, size in sizes.items()
+        if size <= _LARGEST_K
+    ]
 
 
 def locomo_questions(data: Path) -> Questions:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hgmem_core.context import Context, assemble, statements_of
+from hgmem_core.context import MOST_STATEMENTS, Context, assemble, statements_of
 from hgmem_core.encoding import Encoder, count_tokens, encode_texts
 from hgmem_core.ids import check_namespace
 from hgmem_core.lexical import Floats
@@ -31,6 +31,7 @@ class Response:
         recipe: The recipe's own name, also where `default` was asked.
         hits: Best first; empty with a `reason`.
         reason: Why there are no hits, else None.
+        context: A text for a prompt with its citations, if one was asked for.
         timings_ms: Milliseconds spent on encoding the query and on the search.
     """
 
@@ -39,12 +40,18 @@ class Response:
     hits: list[Hit]
     reason: EmptyReason | None
     timings_ms: dict[str, float]
+    context: Context | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the response as JSON-ready values, times in ISO 8601."""
         content = asdict(self)
         for hit in content["hits"]:
             hit["said_at"] = hit["said_at"].isoformat() if hit["said_at"] else None
+        if self.context is not None:
+            statements = [
+                {"text": one.text, "day": one.date, "turn_ids": one.turn_ids} for one in self.context.statements
+            ]
+            content["context"]["statements"] = statements
         return content
 
 
@@ -117,6 +124,7 @@ class Retriever:
         k: int = 10,
         filters: Filters | None = None,
         explain: bool = False,
+        context_tokens: int | None = None,
     ) -> Response:
         """Answer one query within one namespace.
 
@@ -127,6 +135,7 @@ class Retriever:
             k: The most hits, at least 1.
             filters: Conditions that hold before ranking.
             explain: Whether each hit tells its rank and score in every list.
+            context_tokens: The budget of a context made of what was found, whatever `k`; None for none.
 
         Raises:
             RecipeError: No such recipe.
@@ -142,8 +151,10 @@ class Retriever:
         began = time.perf_counter()
         query = self.analyse(text, found)
         encoded = time.perf_counter()
-        ranking = rank_turns(index, query, found, filters or Filters(), k, explain=explain)
-        hits = hits_of(index, ranking)
+        wanted = k if context_tokens is None else max(k, MOST_STATEMENTS)
+        ranking = rank_turns(index, query, found, filters or Filters(), wanted, explain=explain)
+        hits = hits_of(index, ranking)[:k]
+        context = None if context_tokens is None else self.context(index, ranking, found, context_tokens)
         ended = time.perf_counter()
         timings = {"analyse": 1e3 * (encoded - began), "search": 1e3 * (ended - encoded)}
-        return Response(self.version.id, found.name, hits, ranking.reason, timings)
+        return Response(self.version.id, found.name, hits, ranking.reason, timings, context)

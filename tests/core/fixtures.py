@@ -14,7 +14,7 @@ from hgmem_core.embeddings import embed_nodes, embed_turns
 from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.extract import extract
 from hgmem_core.graph import GraphTables, dense_text
-from hgmem_core.group import group, names_of_episodes
+from hgmem_core.group import group, words_of_episodes
 from hgmem_core.index import build_index
 from hgmem_core.messages import Message
 from hgmem_core.namespace_index import BucketFiles, IndexReader
@@ -46,9 +46,10 @@ def graph_of(turns, encoder, propagation=0.5):
     fact_vectors, episode_vectors = (
         _encoded(level, table, encoder) for level, table in (("fact", facts), ("episode", episodes))
     )
-    names = names_of_episodes(facts, incidences)
+    names = {key: set(words) for key, words in words_of_episodes(facts, incidences, "entities").items()}
+    keywords = words_of_episodes(facts, incidences, "keywords")
     facts, incidences, _ = consolidate(facts, fact_vectors, incidences, turns, config.consolidate)
-    topics, memberships, _ = group(episodes, episode_vectors, names, config.group)
+    topics, memberships, _ = group(episodes, episode_vectors, names, keywords, config.group)
     base = pa.concat_tables([fact_vectors, episode_vectors, _encoded("topic", topics, encoder)])
     every = pa.concat_tables([incidences, memberships])
     return GraphTables(topics, episodes, facts, every, base, propagate(base, every, propagation, "sum"))

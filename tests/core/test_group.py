@@ -44,26 +44,28 @@ def members(incidences):
 
 def test_episodes_of_one_thread_meet_across_sessions():
     directions = [[1, 0], [0, 1], [1, 0.1], [0.1, 1], [1, 0.05]]
-    topics, incidences, outcomes = group(episodes_of(5), vectors_of(directions), {}, GroupConfig())
+    keywords = {"e000": ["cello", "boat"], "e002": ["cello"], "e001": ["rain"]}
+    topics, incidences, outcomes = group(episodes_of(5), vectors_of(directions), {}, keywords, GroupConfig())
     assert members(incidences) == [["e000", "e002", "e004"], ["e001", "e003"]]
     assert outcomes.column("outcome").to_pylist() == ["ok"] * 5
     first = min(topics.to_pylist(), key=lambda row: row["started_at"])
     assert (first["started_at"], first["ended_at"]) == (BEGAN, BEGAN + timedelta(days=4, hours=1))
     assert first["title"] in {"Title 0", "Title 2", "Title 4"}
+    assert first["keywords"] == ["cello", "boat"]
 
 
 def test_shared_names_bring_episodes_together():
     directions = [[1, 0, 0], [0, 1, 0], [0.45, 0.45, 0.77]]
     names = {"e000": {"lisbon"}, "e002": {"lisbon"}}
-    apart = group(episodes_of(3), vectors_of(directions), {}, GroupConfig(join=0.5))[1]
-    together = group(episodes_of(3), vectors_of(directions), names, GroupConfig(join=0.5))[1]
+    apart = group(episodes_of(3), vectors_of(directions), {}, {}, GroupConfig(join=0.5))[1]
+    together = group(episodes_of(3), vectors_of(directions), names, {}, GroupConfig(join=0.5))[1]
     assert members(apart) == [["e000"], ["e001"], ["e002"]]
     assert members(together) == [["e000", "e002"], ["e001"]]
 
 
 def test_an_episode_between_two_topics_belongs_to_both():
     directions = [[1, 0], [0, 1], [1, 1]]
-    incidences = group(episodes_of(3), vectors_of(directions), {}, GroupConfig(join=0.6, join_second=0.65))[1]
+    incidences = group(episodes_of(3), vectors_of(directions), {}, {}, GroupConfig(join=0.6, join_second=0.65))[1]
     assert members(incidences) == [["e000", "e002"], ["e001", "e002"]]
 
 
@@ -73,13 +75,13 @@ def test_every_episode_has_a_topic_and_later_ones_change_nothing(count, seed, ca
     directions = np.random.default_rng(seed).standard_normal((count, 4)) + 0.5
     config = GroupConfig(max_episodes=cap, join=0.4, join_second=0.6)
     episodes, vectors = episodes_of(count), vectors_of(directions)
-    topics, incidences, _ = group(episodes, vectors, {}, config)
+    topics, incidences, _ = group(episodes, vectors, {}, {}, config)
     assert set(incidences.column("node_id").to_pylist()) == set(episodes.column("episode_id").to_pylist())
     assert set(incidences.column("hyperedge_id").to_pylist()) == set(topics.column("topic_id").to_pylist())
     assert max(map(len, members(incidences))) <= cap
     weights = incidences.column("weight").to_numpy()
     assert ((weights >= 0) & (weights <= 1)).all()
-    earlier = group(episodes.slice(0, count - 1), vectors.slice(0, count - 1), {}, config)[1]
+    earlier = group(episodes.slice(0, count - 1), vectors.slice(0, count - 1), {}, {}, config)[1]
     kept = {(row["hyperedge_id"], row["node_id"]) for row in earlier.to_pylist()}
     assert kept <= {(row["hyperedge_id"], row["node_id"]) for row in incidences.to_pylist()}
 
@@ -87,16 +89,16 @@ def test_every_episode_has_a_topic_and_later_ones_change_nothing(count, seed, ca
 @pytest.mark.parametrize("times", [True, False])
 def test_episodes_without_times_or_vectors_still_have_topics(times):
     vectors = vectors_of([[1.0, 0.0]]).slice(0, 0)
-    _, incidences, _ = group(episodes_of(4, times=times), vectors, {"e003": {"x"}}, GroupConfig())
+    _, incidences, _ = group(episodes_of(4, times=times), vectors, {"e003": {"x"}}, {}, GroupConfig())
     assert incidences.num_rows == 4
 
 
 def test_namespaces_are_apart_and_an_empty_bucket_is_valid():
     both = pa.concat_tables([episodes_of(1), episodes_of(1, namespace="acme/bo")])
-    topics, incidences, _ = group(both, vectors_of([[1, 0]]), {}, GroupConfig(join=-1.0))
+    topics, incidences, _ = group(both, vectors_of([[1, 0]]), {}, {}, GroupConfig(join=-1.0))
     assert topics.column("namespace").to_pylist() == ["acme/ana", "acme/bo"]
     assert incidences.num_rows == 2
-    assert group(EPISODE.empty(), vectors_of([[1, 0]]), {}, GroupConfig())[0].num_rows == 0
+    assert group(EPISODE.empty(), vectors_of([[1, 0]]), {}, {}, GroupConfig())[0].num_rows == 0
 
 
 def test_the_fold_is_near_linear_in_topics():

@@ -1,14 +1,21 @@
 """The recipes over the hypergraph, against their definitions written out, and how it holds when a log grows."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
+from hgmem_core.config import IndexConfig
+from hgmem_core.embeddings import embed_turns
 from hgmem_core.encoding import encode_texts
+from hgmem_core.graph import GraphError
+from hgmem_core.index import build_index
 from hgmem_core.ranking import Query
 from hgmem_core.recipes import RECIPES, CoarseToFine
 from hgmem_core.search import Filters, rank_turns
 from hgmem_core.tokens import tokenizer
-from tests.core.fixtures import HashEncoder, graph_of, message, reader_of, turns_of
+from tests.core.fixtures import BEGAN, HashEncoder, graph_of, message, reader_of, turns_of
 
 ENCODER = HashEncoder()
 SUBJECTS = ["my cello lesson", "the harbour in Lisbon", "a lemon cake", "our old ferry", "Nadia's garden"]
@@ -183,8 +190,24 @@ def test_a_superseded_fact_is_not_found_by_default():
         ENCODER,
     ).open("acme/ana")
     texts = index.graph.column("fact", "text").to_pylist()
-    closed = [text for text, stands in zip(texts, index.graph.stands, strict=True) if not stands]
+    closed = [text for text, stands in zip(texts, index.graph.stands(None), strict=True) if not stands]
     assert closed == ["Ana: I like tea."]
     ranking = rank_turns(index, query("Does Ana like tea?"), RECIPES["hypermem"], Filters(), 10)
     assert "Ana: I like tea." not in [texts[fact] for fact in ranking.facts.tolist()]
     assert ranking.facts.tolist()
+    for recipe in ("hypermem", "hypergraph"):
+        then = Filters(as_of=BEGAN + timedelta(days=1))
+        past = rank_turns(index, query("Does Ana like tea?"), RECIPES[recipe], then, 10)
+        assert set(index.column("text").take(past.rows).to_pylist()) <= {"I like tea.", "Nothing much happened."}
+        assert index.column("text")[past.rows[0]].as_py() == "I like tea."
+    past = rank_turns(index, query("Does Ana like tea?"), RECIPES["hypermem"], then, 10)
+    assert "Ana: I like tea." in [texts[fact] for fact in past.facts.tolist()]
+
+
+def test_a_fact_that_cites_no_turn_stops_the_build():
+    turns = turns_of(*chat(sessions=1))
+    graph = graph_of(turns, ENCODER)
+    elsewhere = graph_of(turns_of(message("I like lemon cake.", session="elsewhere")), ENCODER)
+    broken = replace(graph, facts=elsewhere.facts)
+    with pytest.raises(GraphError, match=r"fact \w+ cites no turn of acme/ana"):
+        build_index(turns, embed_turns(turns, ENCODER, 32)[0], broken, IndexConfig(), 0.5)

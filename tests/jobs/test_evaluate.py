@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from hgmem_core.tasks.locomo import TaskError
-from jobs import evaluate
+from jobs import evaluate, tune
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "evaluation.schema.json").read_text())
 
@@ -23,7 +23,8 @@ REFERENCE = {
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path_factory):
-    monkeypatch.setattr(evaluate, "cache_folder", lambda name: tmp_path_factory.getbasetemp() / name)
+    for job in (evaluate, tune):
+        monkeypatch.setattr(job, "cache_folder", lambda name: tmp_path_factory.getbasetemp() / name)
 
 
 def small_locomo():
@@ -65,6 +66,7 @@ def test_the_result_fits_its_schema_and_counts_what_was_repaired(tmp_path):
         "evidence_repaired": 1,
         "evidence_dropped": 0,
     }
+    assert result["warnings"] == ["locomo/conv-1 has 15 turns: recall@30 is 100 there whatever the recipe"]
     again = evaluated(tmp_path, data, "--recipes", "bm25,default", "--set", "encoder.name=static")
     assert again == result
 
@@ -100,6 +102,29 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, change):
     data.write_text(json.dumps([{**small_locomo()[0], **change}]))
     with pytest.raises(TaskError, match=r"small.json: .*conv-1"):
         evaluated(tmp_path, data, "--set", "encoder.name=static")
+
+
+def test_differences_and_contexts_on_request(tmp_path):
+    data = tmp_path / "small.json"
+    data.write_text(json.dumps(small_locomo()))
+    options = ["--recipes", "hypermem,bm25", "--baseline", "bm25", "--context-tokens", "400"]
+    result = evaluated(tmp_path, data, *options, "--set", "encoder.name=static")
+    assert {row["recipe"] for row in result["differences"]} == {"hypermem"}
+    assert all(0 <= row["all@context"] <= 100 for row in result["results"])
+    assert result["context_tokens"] == 400
+
+
+@pytest.mark.skipif("HGMEM_DATA" not in os.environ, reason="HGMEM_DATA names no folder with the real data")
+def test_hypergraph_keeps_its_marks_on_locomo(tmp_path):
+    data = Path(os.environ["HGMEM_DATA"]) / "locomo" / "locomo6.json"
+    out = tmp_path / "halves.json"
+    assert tune.main(["--data", str(data), "--out", str(out)]) == 0
+    held_out = json.loads(out.read_text())["mean_of_held_out_halves"]
+    assert held_out["recall@10"] >= 77
+    assert held_out["ndcg@10"] >= 59
+    assert held_out["multi-hop recall@10"] >= 47
+    rows = evaluated(tmp_path, data, "--recipes", "hypergraph", "--context-tokens", "1500")["results"]
+    assert next(row for row in rows if row["group"] == "1-4")["all@context"] >= 70
 
 
 @pytest.mark.skipif("HGMEM_DATA" not in os.environ, reason="HGMEM_DATA names no folder with the real data")

@@ -129,6 +129,20 @@ def test_filters_by_time_speaker_and_session(job, config, tmp_path):
     assert (code, json.loads(out)["reason"]) == (0, "nothing_passes_the_filters")
 
 
+def test_a_context_for_a_prompt(job, config, tmp_path):
+    job(rebuild, config)
+    asked = ["the harbour in Lisbon", "--store", tmp_path / "store", "--namespace", "acme/ana"]
+    code, out, _ = job(query, *asked, "--context-tokens", 60, "--json")
+    context = json.loads(out)["context"]
+    assert code == 0
+    assert 0 < context["tokens"] <= 60
+    assert all(statement["turn_ids"] for statement in context["statements"])
+    code, out, _ = job(query, *asked, "--context-tokens", 60)
+    assert out.startswith(context["text"].splitlines()[0])
+    code, out, _ = job(query, *asked, "--as-of", "2024-03-01T23:00+00:00", "--json", "--k", 100)
+    assert {hit["session_id"] for hit in json.loads(out)["hits"]} == {"s0"}
+
+
 def test_printed_configuration(job, config):
     code, out, _ = job(rebuild, config, "--set", "retrieve.k=7", "--print-config")
     assert code == 0
@@ -146,6 +160,7 @@ def test_wrong_use_is_exit_code_2_and_a_failed_job_1(job, config, tmp_path):
         (2, (rebuild, config, "--set", "store.bukets=3"), "store.bukets: unknown key"),
         (2, (rebuild, tmp_path / "none.toml"), "none.toml cannot be read"),
         (2, (query, *asked, "--recipe", "best"), "no recipe 'best'; there are default, bm25"),
+        (2, (query, *asked, "--context-tokens", "0"), "--context-tokens: 0 is not at least 1"),
         (2, (query, *asked, "--k", "0"), "--k: 0 is not between 1 and 1000"),
         (2, (query, "tea", "--store", store, "--namespace", "../acme"), "'..' is not allowed"),
         (2, (query, *asked, "--from", "2024-03-01"), "has no time zone"),

@@ -43,6 +43,9 @@ def test_the_example_log_gives_the_answer_that_it_should(tmp_path):
         assert done.returncode == 0, done.stderr
     assert "I moved to Lisbon last week." in done.stdout
     assert "Carol" not in done.stdout
+    context = run(commands("--context-tokens"), tmp_path)
+    assert context.returncode == 0, context.stderr
+    assert "2 May, 2024:" in context.stdout
 
 
 def test_import_without_a_configuration(tmp_path):
