@@ -10,7 +10,7 @@ import pyarrow as pa
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import Ranking
 from hgmem_core.recipes import AnyRecipe, CoarseToFine
-from hgmem_core.turns import date_texts, moment, turn_texts
+from hgmem_core.turns import UNKNOWN_TIME, date_texts, moment, turn_texts
 
 UNDATED = "Time unknown"
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -82,7 +82,9 @@ def assemble(statements: Sequence[Statement], budget: int, count_tokens: Callabl
             chosen.append(statement)
             dates.add(statement.date)
             spent += cost
-    ordered = sorted(chosen, key=lambda statement: statement.order)
+    # Turns of different zones may fall on one day in another order than in time; each day stands once.
+    began = {date: min(one.order for one in chosen if one.date == date) for date in dates}
+    ordered = sorted(chosen, key=lambda statement: (began[statement.date], statement.order))
     text = "\n".join(_lines(ordered))
     return Context(text, tuple(ordered), count_tokens(text), len(merged) - len(chosen))
 
@@ -112,7 +114,8 @@ def statements_of(index: NamespaceIndex, ranking: Ranking, recipe: AnyRecipe) ->
     """Return what a ranking has to say, best first.
 
     A coarse-to-fine recipe gives its facts and the summaries of its episodes, by turns, as far as it shows each; any
-    other recipe gives the turns themselves.
+    other recipe gives the turns themselves. Under filters a fact cites the turns that pass, and a summary is left out
+    unless all its sources do.
     """
     if not isinstance(recipe, CoarseToFine):
         rows = ranking.rows[:MOST_STATEMENTS].tolist()
@@ -120,6 +123,10 @@ def statements_of(index: NamespaceIndex, ranking: Ranking, recipe: AnyRecipe) ->
         return _statements(index, [(text, [row]) for text, row in zip(texts, rows, strict=True)])
     facts = [_fact(index, fact) for fact in ranking.facts.tolist()] if recipe.fact_context else []
     episodes = [_episode(index, episode) for episode in ranking.episodes.tolist()] if recipe.episode_context else []
+    if ranking.passes is not None:
+        passes = ranking.passes
+        facts = [(text, kept) for text, rows in facts if (kept := [row for row in rows if passes[row]])]
+        episodes = [(text, rows) for text, rows in episodes if passes[rows].all()]
     every: list[_Said] = []
     for place in range(max(len(facts), len(episodes))):
         every += [*episodes[place : place + 1], *facts[place : place + 1]]
@@ -131,7 +138,7 @@ _Said = tuple[str, list[int]]
 
 
 def _fact(index: NamespaceIndex, fact: int) -> _Said:
-    text = index.graph.column("fact", "text")[fact].as_py().replace("\n", " ")
+    text = index.graph.column("fact", "text")[fact].as_py()
     return text, index.graph.turns_of_fact.of(fact).tolist()
 
 
@@ -150,13 +157,17 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
 
 def _says(text: str, sentence: str) -> bool:
     """Tell whether a sentence of a summary, which may begin with its speaker, is one of a turn's."""
+    text, sentence = " ".join(text.split()), " ".join(sentence.split())
     said = sentence.partition(": ")[2] or sentence
     return sentence in text or said.rstrip("…") in text
 
 
 def _statements(index: NamespaceIndex, every: Sequence[_Said]) -> list[Statement]:
     """Give each text the day of its earliest source, its place in time, and its sources' ids."""
-    firsts = [min(rows, default=0) for _, rows in every]
+    firsts = [
+        min(rows, key=lambda row: (index.said_at_us[row] == UNKNOWN_TIME, index.said_at_us[row], row))
+        for _, rows in every
+    ]
     dates = date_texts(index.nodes.take(pa.array(firsts, pa.int64())))
     ids = index.column("turn_id")
     statements = []
@@ -164,5 +175,6 @@ def _statements(index: NamespaceIndex, every: Sequence[_Said]) -> list[Statement
         said_at = moment(int(index.said_at_us[first]))
         order = (said_at is None, said_at or _UNKNOWN, first)
         day = date.strip(" ()").partition(" on ")[2]
-        statements.append(Statement(text, day, order, tuple(ids[row].as_py() for row in rows)))
+        line = " ".join(text.splitlines())  # a line of its own would look like another statement
+        statements.append(Statement(line, day, order, tuple(ids[row].as_py() for row in rows)))
     return statements

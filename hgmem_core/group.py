@@ -17,9 +17,10 @@ import pyarrow as pa
 from hgmem_core.config import GroupConfig
 from hgmem_core.ids import topic_id
 from hgmem_core.schemas import INCIDENCE, TOPIC, conform, namespace_ranges, ok_outcomes
+from hgmem_core.summarise import shorten
 from hgmem_core.vector_rows import aligned_vectors
 
-GROUP_REVISION = 2
+GROUP_REVISION = 3
 """Raised when equal episodes give other topics."""
 
 TITLE_CHARS = 80
@@ -147,8 +148,8 @@ def _describe(
     described = {
         "namespace": namespace,
         "topic_id": name,
-        "title": str(members[central[0]]["title"])[:TITLE_CHARS],
-        "summary": summary[:SUMMARY_CHARS],
+        "title": shorten(str(members[central[0]]["title"]), TITLE_CHARS),
+        "summary": shorten(summary, SUMMARY_CHARS),
         "keywords": [word for word, _ in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:KEYWORDS]],
         "started_at": min((row["started_at"] for row in times), default=None),
         "ended_at": max((row["ended_at"] for row in times), default=None),

@@ -60,7 +60,7 @@ def coarse_to_fine(
 
     topics, episodes = NO_ROWS, np.arange(graph.counts["episode"])
     if recipe.topics:
-        topics = stage("topic", np.arange(graph.counts["topic"]), recipe.topics)
+        topics = stage("topic", _passing_topics(index, turn_passes), recipe.topics)
         episodes = np.unique(graph.episodes_of_topic.of_all(topics))
     facts = np.arange(graph.counts["fact"])
     if recipe.episodes:
@@ -70,6 +70,16 @@ def coarse_to_fine(
         episodes = NO_ROWS
     facts = _passing(facts[graph.stands(as_of_us)[facts]], graph.turns_of_fact, turn_passes)
     return Chosen(topics, episodes, stage("fact", facts, recipe.facts))
+
+
+def _passing_topics(index: NamespaceIndex, passes: Mask | None) -> Rows:
+    """Return the topics of which some episode has a turn that passes."""
+    graph = index.graph
+    if passes is None:
+        return np.arange(graph.counts["topic"])
+    episodes_pass = np.bincount(index.episode[passes], minlength=graph.counts["episode"]) > 0
+    topics, episodes = graph.topic_pairs
+    return np.unique(topics[episodes_pass[episodes]])
 
 
 def _passing(nodes: Rows, turns: Lists, passes: Mask | None) -> Rows:

@@ -51,6 +51,7 @@ class Ranking:
         reason: Why the ranking is empty, else None.
         episodes: Episodes that a coarse-to-fine recipe chose, best first.
         facts: Facts that it chose, best first.
+        passes: Which turns passed the filters, bool `[turns]`; None if there were none.
     """
 
     rows: Rows
@@ -59,6 +60,7 @@ class Ranking:
     reason: EmptyReason | None = None
     episodes: Rows = field(default_factory=lambda: NO_ROWS)
     facts: Rows = field(default_factory=lambda: NO_ROWS)
+    passes: Mask | None = None
 
 
 Reranker = Callable[[Query, Literal["topic", "episode", "fact"], Rows], Floats]

@@ -11,6 +11,7 @@ from hgmem_core.hypermem import Chosen, coarse_to_fine, turns_of
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import (
+    EmptyReason,
     ListScores,
     Mask,
     Query,
@@ -127,7 +128,8 @@ def _ranked(index: NamespaceIndex, chosen: Chosen, passes: Mask | None, k: int) 
     rows = turns_of(index, chosen)
     rows = (rows if passes is None else rows[passes[rows]])[:k]
     scores = (1 / np.arange(1, len(rows) + 1)).astype(np.float32)
-    return Ranking(rows, scores, {}, None if len(rows) else "no_match", chosen.episodes, chosen.facts)
+    reason: EmptyReason | None = None if len(rows) else "no_match"
+    return Ranking(rows, scores, {}, reason, chosen.episodes, chosen.facts, passes)
 
 
 def _passing(index: NamespaceIndex, filters: Filters) -> Mask | None:

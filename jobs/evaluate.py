@@ -76,6 +76,8 @@ def _locomo(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
     recipes = [name.strip() for name in arguments.recipes.split(",") if name.strip()]
     if not recipes:
         raise ConfigError("--recipes names no recipe")
+    if arguments.context_tokens is not None and arguments.context_tokens < 1:
+        raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
     questions = locomo_questions(arguments.data)
     encoder = open_encoder(config.encoder)
     with Bars() as bars:

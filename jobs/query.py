@@ -105,7 +105,7 @@ def show(response: Response, explain: bool) -> None:
         who = hit.speaker or hit.role or "somebody"
         console.print(f"[bold]{hit.rank}[/]  {when}  [bold]{escape(who)}[/]  [dim]{escape(source)}[/]", highlight=False)
         console.print(Padding(escape(hit.text), (0, 0, 0, 3)), highlight=False)
-        if explain:
+        if explain and hit.legs:
             legs = ", ".join(f"{name} #{rank} ({score:.3f})" for name, (rank, score) in hit.legs.items())
             console.print(Padding(f"[dim]score {hit.score:.4f}: {legs}[/]", (0, 0, 0, 3)), highlight=False)
     console.print(f"[dim]recipe {response.recipe}, version {response.version}[/]", highlight=False)

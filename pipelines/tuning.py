@@ -13,7 +13,7 @@ from hgmem_core.metrics import METRICS
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import best_rows, speaker_factors
 from hgmem_core.recipes import RECIPES, Blend
-from hgmem_core.tasks.locomo import GROUPS, Questions
+from hgmem_core.tasks.locomo import GROUPS, Questions, TaskError
 from pipelines.progress import Progress
 from pipelines.retriever import Retriever
 
@@ -49,11 +49,16 @@ def tune(retriever: Retriever, questions: Questions, progress: Progress) -> dict
     Conversations fall into halves by turns, in the order of their names. Chosen is what gives the greatest sum of
     recall@10 and nDCG@10 over the categories 1 to 4 of the half; the first of equals.
 
+    Raises:
+        TaskError: There are fewer than two conversations.
+
     Returns:
         For each half its conversations, the constants chosen on it, and the metrics on the other half; their means.
     """
     asked = _prepare(retriever, questions, progress)
     names = sorted({one.conversation for one in asked})
+    if len(names) < 2:
+        raise TaskError(f"tuning needs questions of at least two conversations; there are {len(names)}")
     halves = [names[::2], names[1::2]]
     settings = [
         replace(_base(), fact=fact, episode=episode, topic=topic, other_speaker=other)

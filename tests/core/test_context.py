@@ -43,6 +43,20 @@ def test_nothing_is_said_twice_and_no_source_is_lost():
     assert context.turn_ids() == {"a", "b"}
 
 
+def test_days_of_several_zones_stand_once_each_and_keep_the_budget():
+    # Moments alternate between two days because the turns' zones differ.
+    mixed = [
+        Statement(
+            f"turn {number}", f"{1 + number % 2} May, 2024", (False, BEGAN + timedelta(hours=number), number), ("t",)
+        )
+        for number in range(8)
+    ]
+    whole = assemble(mixed, 10_000, count)
+    assert [line for line in whole.text.splitlines() if line.endswith(":")] == ["1 May, 2024:", "2 May, 2024:"]
+    for budget in range(5, 60, 5):
+        assert assemble(mixed, budget, count).tokens <= budget
+
+
 @given(
     st.lists(st.tuples(st.text("abc ", min_size=1, max_size=60), st.integers(1, 9)), max_size=20), st.integers(0, 120)
 )

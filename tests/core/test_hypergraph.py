@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from hgmem_core.config import IndexConfig
+from hgmem_core.context import statements_of
 from hgmem_core.embeddings import embed_turns
 from hgmem_core.encoding import encode_texts
 from hgmem_core.graph import GraphError
 from hgmem_core.index import build_index
 from hgmem_core.ranking import Query
-from hgmem_core.recipes import RECIPES, CoarseToFine
+from hgmem_core.recipes import RECIPES, CoarseToFine, Recipe
 from hgmem_core.search import Filters, rank_turns
 from hgmem_core.tokens import tokenizer
+from hgmem_core.turns import microseconds
 from tests.core.fixtures import BEGAN, HashEncoder, graph_of, message, reader_of, turns_of
 
 ENCODER = HashEncoder()
@@ -165,9 +167,15 @@ def test_a_reranker_orders_the_candidates_of_each_stage(index):
 
 
 def test_filters_reach_the_hypergraph(index):
-    for recipe in ("hypergraph", "hypermem", "hypermem:no-topic-no-episode-stage"):
-        ranking = rank_turns(index, query("my cello lesson"), RECIPES[recipe], Filters(session_id="s2"), 100)
-        assert set(index.column("session_id").take(ranking.rows).to_pylist()) == {"s2"}, recipe
+    one_topic = CoarseToFine("one topic", topics=1)
+    for session in index.session_ids:
+        for recipe in (*(recipe for recipe in RECIPES.values() if not isinstance(recipe, Recipe)), one_topic):
+            filters = Filters(session_id=session)
+            ranking = rank_turns(index, query("my cello lesson"), recipe, filters, 100)
+            assert set(index.column("session_id").take(ranking.rows).to_pylist()) == {session}, recipe
+            cited = {turn for one in statements_of(index, ranking, recipe) for turn in one.turn_ids}
+            rows = [row for row, turn in enumerate(index.column("turn_id").to_pylist()) if turn in cited]
+            assert set(index.column("session_id").take(rows).to_pylist()) == {session}, recipe
 
 
 def test_adding_the_last_session_changes_no_id_of_the_earlier_ones():
@@ -211,3 +219,35 @@ def test_a_fact_that_cites_no_turn_stops_the_build():
     broken = replace(graph, facts=elsewhere.facts)
     with pytest.raises(GraphError, match=r"fact \w+ cites no turn of acme/ana"):
         build_index(turns, embed_turns(turns, ENCODER, 32)[0], broken, IndexConfig(), 0.5)
+
+
+def test_a_context_has_each_statement_on_one_line_and_dates_it_by_its_earliest_source():
+    index = reader_of(
+        turns_of(
+            message("I adopted a puppy called Rex.", 60 * 24 * 30, session="a"),
+            message("Nothing else happened at all.", 60 * 24 * 30 + 1, session="a"),
+            message("I adopted a puppy called Rex.", 0, session="z"),
+            message("Look:\n9 May, 2020:\n[2] Bo: I hid the key.", 1, session="z"),
+        ),
+        ENCODER,
+    ).open("acme/ana")
+    for recipe in ("hypergraph", "hypermem:no-episode-context"):
+        ranking = rank_turns(index, query("puppy called Rex key"), RECIPES[recipe], Filters(), 10)
+        statements = statements_of(index, ranking, RECIPES[recipe])
+        assert not any("\n" in statement.text for statement in statements)
+    [puppy] = [statement for statement in statements if "Rex" in statement.text]
+    assert puppy.date == "1 March, 2024"
+    assert len(puppy.turn_ids) == 2
+
+
+def test_a_superseded_fact_lifts_no_turn_of_the_default():
+    said = ["I like tea.", "I dislike tea."]
+    index = reader_of(
+        turns_of(*(message(text, 90_000 * at, session=f"s{at}") for at, text in enumerate(said))), ENCODER
+    )
+    graph = index.open("acme/ana").graph
+    facts, _ = graph.best_turn_of_fact(None)
+    texts = graph.column("fact", "text").to_pylist()
+    assert [texts[fact] for fact in facts.tolist()] == ["Ana: I dislike tea."]
+    facts, _ = graph.best_turn_of_fact(microseconds(BEGAN + timedelta(days=1)))
+    assert "Ana: I like tea." in [texts[fact] for fact in facts.tolist()]

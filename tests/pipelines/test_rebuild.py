@@ -178,3 +178,24 @@ def test_a_log_without_a_single_text_says_so(tmp_path):
     log = write_jsonl(tmp_path / "log.jsonl", [{**row, "text": ""} for row in rows(count=2)])
     with pytest.raises(StoreError, match="no row of what was imported had a text"):
         run(config_of(tmp_path / "store", log))
+
+
+@pytest.mark.parametrize(
+    ("section", "stage"),
+    [
+        ({"segment": {"max_turns": 3}}, "segment"),
+        ({"extract": {"max_fact_chars": 64}}, "extract"),
+        ({"consolidate": {"near_duplicate_cosine": 0.8}}, "consolidate"),
+        ({"group": {"join": 0.9}}, "group"),
+        ({"propagate": {"weight": 1.0}}, "propagate"),
+        ({"index": {"k1": 1.2}}, "index"),
+    ],
+)
+def test_a_changed_setting_makes_its_stage_anew_and_nothing_before_it(tmp_path, section, stage):
+    log = write_jsonl(tmp_path / "log.jsonl", rows(users=("ana",)))
+    run(config_of(tmp_path / "store", log))
+    report = run(config_of(tmp_path / "store", log, **section)).built.report
+    order = list(report.outcomes)
+    assert report.made[stage] == 1
+    assert report.made["merge"] == report.made["encode_turns"] == 0
+    assert all(report.made[earlier] == 0 for earlier in order[: order.index(stage)])
