@@ -1,21 +1,25 @@
 """Facts of a namespace that say the same become one, and what no longer holds is closed.
 
-Facts are taken in the order in which they were said: by time, then session, position and id. One that says what an
-earlier one, not yet closed, says is merged into it: the earlier keeps its id, adds the support and the sources, and
-stands in the episodes of both. The same is said
+Facts are taken in the order in which they were said: by time, then session, position and id; those without a time come
+after all others, so that they take no other's place. One that says what an earlier one, not yet closed, says is merged
+into it: the earlier keeps its id, adds the support and the sources, and stands in the episodes of both. The same is
+said
 
-- by an equal text, but for case and blanks, or
-- by an equal sequence of words, but for articles, fillers, punctuation and contractions, if the vectors are near.
+- by an equal text, but for blanks and the case of its first word, or
+- by an equal sequence of words, but for articles, fillers, punctuation and contractions, if the vectors are near. An
+  article or filler is one in lower case, or the first word before one in lower case: `Hey Jude` is not `Jude`.
 
-So a name, a number, a date, a negation or any other word that differs keeps two facts apart, however near their vectors
-are. Facts with a time phrase are one only if it means the same interval.
+So a name, a number, a date, a negation, a capital within the sentence (`Polish`, `polish`) or any other word that
+differs keeps two facts apart, however near their vectors are. Facts with a time phrase are one only if it means the
+same interval.
 
 A statement of a state (see `hgmem_core.contradictions`) closes an earlier one that contradicts it: that one names it in
 `superseded_by` and ends where it begins. Nothing is closed unless it is sure which was said later, and nothing by a
-statement about a time before it.
+statement about a time before it or about one that cannot be placed.
 """
 
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -28,12 +32,11 @@ import regex
 
 from hgmem_core.config import ConsolidateConfig
 from hgmem_core.contradictions import State, state_of
-from hgmem_core.extract import normalised
 from hgmem_core.schemas import FACT, INCIDENCE, OUTCOME, STRING, conform
 from hgmem_core.tokens import fold
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors
 
-CONSOLIDATE_REVISION = 1
+CONSOLIDATE_REVISION = 2
 """Raised when equal facts are consolidated otherwise."""
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+(?:['’.,:/-][\p{L}\p{M}\p{N}]+)*|-(?=\d)|[\p{S}#%&@/?*？]")
@@ -128,7 +131,7 @@ class _Namespace:
         held = fact.interval if fact.time_phrase else None
         # Two days that cannot be placed are not known to be one day.
         is_placeable = held is None or held[0] is not None
-        text_key, words_key = (normalised(fact.text), held), (words(fact.text), held)
+        text_key, words_key = (_verbatim(fact.text), held), (words(fact.text), held)
         if is_placeable:
             same = self.by_text.get(text_key)
             if same is None or same.superseded_by is not None:
@@ -157,11 +160,13 @@ class _Namespace:
     def _close(self, state: State, fact: _Fact) -> None:
         # Sessions without times have no order, so each is a world of its own.
         session = fact.said[1] if fact.said[0] is None else ""
-        held = self.by_state.setdefault((state.subject, state.attribute, state.thing, session), {})
+        key = (state.speaker, state.subject, state.attribute, state.thing, session)
+        held = self.by_state.setdefault(key, {})
         for value, older in held.items():
-            if value != state.value:
+            if state.ends(value):
                 held[value] = [other for other in older if not _supersede(other, fact)]
-        held.setdefault(state.value, []).append(fact)
+        if state.value:
+            held.setdefault(state.value, []).append(fact)
 
 
 def _merge(older: _Fact, newer: _Fact) -> None:
@@ -177,6 +182,8 @@ def _merge(older: _Fact, newer: _Fact) -> None:
 def _supersede(older: _Fact, newer: _Fact) -> bool:
     """Close `older` at the start of `newer`, if it is sure that it is the older one and still held then."""
     start = newer.interval[0]
+    if newer.time_phrase and newer.interval == (None, None):
+        return False
     # A state goes on after the time that its phrase names, such as that of a move.
     if not overlaps(newer.interval, (older.interval[0], None)) or not _is_later(newer, older):
         return False
@@ -203,13 +210,38 @@ def words(text: str) -> tuple[str, ...]:
     True
     """
     kept: list[str] = []
-    for word in _WORD.findall(fold(text)):
-        kept += _CONTRACTIONS[word].split() if word in _CONTRACTIONS else [word]
-    return tuple(word for word in kept if word not in _SAYS_NOTHING)
+    for who, said in _lines(text):
+        kept += [*_WORD.findall(who), ":"]
+        found = _WORD.findall(said)
+        for place, word in enumerate(found):
+            is_before_lower = place == 0 and found[1:2] != [] and found[1][0].islower()
+            if word in _SAYS_NOTHING or (is_before_lower and fold(word) in _SAYS_NOTHING):
+                continue
+            folded = fold(word)
+            word = folded if place == 0 or folded == "i" or folded.startswith("i'") else word
+            kept += _CONTRACTIONS[word].split() if word in _CONTRACTIONS else [word]
+    return tuple(kept)
 
 
-def _order(fact: _Fact) -> tuple[datetime, str, int, str]:
-    return fact.said[0] or _LONG_AGO, fact.said[1], fact.said[2], fact.fact_id
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    """Yield of each line who said it, folded, and what was said, its case kept."""
+    for line in unicodedata.normalize("NFKC", text).replace("’", "'").split("\n"):
+        who, colon, said = line.partition(": ")
+        yield (fold(who), said) if colon else ("", line)
+
+
+def _verbatim(text: str) -> tuple[str, ...]:
+    """Return what is the same in equal texts: all but blanks and the case of first words."""
+    kept: list[str] = []
+    for who, said in _lines(text):
+        first, *rest = said.split() or [""]
+        kept += [*who.split(), ":", fold(first), *rest]
+    return tuple(kept)
+
+
+def _order(fact: _Fact) -> tuple[bool, datetime, str, int, str]:
+    at, session, position = fact.said
+    return at is None, at or _LONG_AGO, session, position, fact.fact_id
 
 
 def _facts(facts: pa.Table, turns: pa.Table) -> list[_Fact]:

@@ -2,7 +2,10 @@
 
 An interval is half-open, in UTC, and made of whole days of the speaker's zone. Weeks begin on Monday. What no rule
 knows gives nothing; what a rule knows but cannot place keeps its phrase without an interval: a relative phrase of an
-unknown time, an ambiguous weekday (`on Friday`), a phrase after `until`, `by`, `before` or `after`.
+unknown time, an ambiguous weekday (`on Friday`), a phrase after `until`, `by`, `before` or `after`, and one whose
+number is part of another (`2.5 years ago`, `half a year ago`, `one or two weeks ago`, 两三天前, 十几年前).
+
+Whoever changes what a phrase means raises `hgmem_core.extract.EXTRACT_REVISION`.
 
 | said | means |
 |---|---|
@@ -25,7 +28,7 @@ unknown time, an ambiguous weekday (`on Friday`), a phrase after `until`, `by`, 
 | 上周 这周 下星期 上周五 下周一 上周末 | by calendar weeks: 上周五 is the Friday of last week, also on a Saturday |
 | 上个月 下个月 去年 明年 前年 去年夏天 去年五月 | the whole month, year or season |
 | 两周前 三天后 几年前 | as two weeks ago, in three days, a few years ago |
-| 2023年5月7日 2023年5月 2023年 5月7日 5月份 | as written; without a year, the nearest |
+| 2023年5月7日 2023年5月 2023年 5月7日 5月份 | as written; without a year, the nearest; blanks may stand between |
 | 先週の金曜日 昨日 来月 | Japanese of the same signs, as Chinese |
 """
 
@@ -38,10 +41,6 @@ from hgmem_core.dates_chinese import RULES as CHINESE_RULES
 from hgmem_core.dates_english import RULES as ENGLISH_RULES
 from hgmem_core.dates_english import Resolver
 
-DATES_REVISION = 1
-"""Raised when some phrase gives another interval."""
-
-_ABSOLUTE = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _LIMIT_BEFORE = re.compile(r"\b(?:until|till|til|by|before|after)\s+(?:the )?$", re.IGNORECASE)
 _LIMIT_WITHIN = re.compile(r"(?:until|till|by)\b", re.IGNORECASE)
 _SINCE = re.compile(r"\bsince\s+(?:the )?$", re.IGNORECASE)
@@ -105,7 +104,7 @@ def _mention(
     before = text[max(0, start - 12) : start]
     if _LIMIT_BEFORE.search(before) or _LIMIT_WITHIN.match(match[0]):
         return unknown
-    if said_at is None and not _ABSOLUTE.search(match[0]):
+    if said_at is None and not _names_a_year(match):
         return unknown
     now = (said_at or datetime(2000, 1, 1, tzinfo=UTC)).astimezone(zone)
     try:
@@ -120,6 +119,11 @@ def _mention(
         start -= len(before) - since.start()
     is_open = since is not None or match[0].lower().startswith("since ")
     return TimeMention(text[start:end], start, interval[0], None if is_open else interval[1])
+
+
+def _names_a_year(match: re.Match[str]) -> bool:
+    groups = match.groupdict()
+    return any((groups.get(name) or "").isdecimal() for name in ("year", "digits"))
 
 
 def _midnight(first: date, zone: ZoneInfo) -> datetime:

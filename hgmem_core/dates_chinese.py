@@ -26,22 +26,42 @@ _WEEKDAYS = MappingProxyType(
     | {"天": 6}
     | {sign: number for number, sign in enumerate("月火水木金土")}
 )
-_MONTH = r"(?P<month>1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九])月"
-_DAY = r"(?P<day>\d{1,2}|[一二三四五六七八九十]{1,3})(?:日|号|號)"
+_MONTH = r"(?P<month>1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九])\s?月"
+_DAY = r"(?P<day>\d{1,2}|[一二三四五六七八九十]{1,3})\s?(?:日|号|號)"
+_NUMBER = re.compile(r"[零一二三四五六七八九两兩]|(?P<tens>[一二三四五六七八九]?)十(?P<ones>[一二三四五六七八九]?)")
+_SIGNS = "零〇一二三四五六七八九十百千万萬亿億两兩几幾"
+# Before a number that is the end of another: 十|几, 一百|二十, 1.|5, 三到|五, 第|三, 一年零|三个月.
+_PART = re.compile(
+    rf"(?:[\d{_SIGNS}数數多半第点點.．/~～–−-]|\d[,，]|[\d{_SIGNS}](?:到|至|或|、|—)"
+    rf"|[\d{_SIGNS}]\s?[个個]?(?:年|月|周|週|星期|礼拜|天|日|小时|小時|分钟|分鐘)[又零多半]?)\s?$"
+)
+_MOST_BEFORE = 8
+_FIRST_YEAR = 1900
 
 
 def chinese_number(text: str) -> int:
     """Return a number below one hundred, or one of decimal digits.
+
+    Raises:
+        ValueError: The signs are no single number, as 二三 or 十五六.
 
     >>> chinese_number("二十三"), chinese_number("十"), chinese_number("12")
     (23, 10, 12)
     """
     if text.isdecimal():
         return int(text)
-    tens, ten, ones = text.partition("十")
-    if not ten:
-        return _DIGITS[text] if len(text) == 1 else int("".join(str(_DIGITS[sign]) for sign in text))
-    return (_DIGITS[tens] if tens else 1) * 10 + (_DIGITS[ones] if ones else 0)
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text} is not one number")
+    if match["tens"] is None:
+        return _DIGITS[text]
+    return _DIGITS.get(match["tens"], 1) * 10 + _DIGITS.get(match["ones"], 0)
+
+
+def _is_part(match: re.Match[str], name: str) -> bool:
+    """Say whether the number in the group `name` is the end of another."""
+    start = match.start(name)
+    return _PART.search(match.string, max(0, start - _MOST_BEFORE), start) is not None
 
 
 def _near_day(match: re.Match[str], now: datetime) -> Span:
@@ -74,17 +94,23 @@ def _of_year(match: re.Match[str], now: datetime) -> Span:
     return spans.month(number, month)
 
 
-def _month_day(match: re.Match[str], now: datetime) -> Span:
+def _month_day(match: re.Match[str], now: datetime) -> Span | None:
+    if _is_part(match, "month"):
+        return None
     month = chinese_number(match["month"])
     if match["day"]:
         return spans.named_day(now.date(), month, chinese_number(match["day"]), None)
     return spans.nearest_month(now.date(), month)
 
 
-def _distance(match: re.Match[str], now: datetime) -> Span:
+def _distance(match: re.Match[str], now: datetime) -> Span | None:
+    if match["half"] or _is_part(match, "count"):
+        return None
     sign = -1 if match["side"].endswith("前") else 1
     low, high = spans.FEW if match["count"] in "几幾" else (chinese_number(match["count"]),) * 2
     unit = match["unit"].lstrip("个個")
+    if unit == "年" and low >= _FIRST_YEAR:
+        return None  # 2020年前 is before that year
     if unit[0] in "分小":
         step = timedelta(minutes=1) if unit[0] == "分" else timedelta(hours=1)
         ends = sorted([now + sign * low * step, now + sign * high * step])
@@ -108,10 +134,10 @@ RULES = (
     _rule("月", r"(?P<step>上上|下下|[上这這下])(?:个|個)月|(?P<near>[本先今来])月", _of_month),
     _rule(
         "年",
-        r"(?:(?P<year>前年|去年|今年|明年|来年|后年|後年)|(?P<digits>(?:19|20)\d\d)\s?年)の?"
+        r"(?:(?P<year>前年|去年|今年|明年|来年|后年|後年)|(?<!\d)(?P<digits>(?:19|20)\d\d)\s?年)の?"
         rf"(?:(?P<season>[春夏秋冬])[天季]?|\s?{_MONTH}(?:份|\s?{_DAY})?)?",
         _of_year,
     ),
-    _rule("月", rf"(?<![\d个個]){_MONTH}(?:份|{_DAY})", _month_day),
-    _rule("前后後", rf"{_COUNT}{_UNIT}(?:半)?(?P<side>以前|之前|前|以后|之后|以後|之後|后|後)", _distance),
+    _rule("月", rf"(?<![\d个個]){_MONTH}(?:份|\s?{_DAY})", _month_day),
+    _rule("前后後", rf"{_COUNT}\s?{_UNIT}(?P<half>半)?\s?(?P<side>以前|之前|前|以后|之后|以後|之後|后|後)", _distance),
 )

@@ -11,9 +11,13 @@ from hgmem_core.spans import Span
 Resolver = Callable[[re.Match[str], datetime], Span | None]
 """From a match and the local time at which it was said to the days it means; None where that is not known."""
 
+_ONES = "one two three four five six seven eight nine".split()
+_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _NUMBERS = MappingProxyType(
-    {word: number for number, word in enumerate("one two three four five six seven eight nine ten".split(), 1)}
-    | {"a": 1, "an": 1, "couple": 2, "eleven": 11, "twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30}
+    {word: number for number, word in enumerate([*_ONES, *_TEENS], 1)}
+    | {word: 10 * number for number, word in enumerate(_TENS, 2)}
+    | {"a": 1, "an": 1, "couple": 2}
 )
 MONTHS = MappingProxyType(
     {
@@ -35,11 +39,32 @@ _FULL_MONTH = (
 )
 _MONTH = rf"(?P<month>{_FULL_MONTH})\b\.?"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
-_YEAR = r"(?P<year>(?:19|20)\d\d)\b(?![.,:/-]?\d)"
+_YEAR = (
+    r"(?P<year>(?:19|20)\d\d)\b(?![.,:/-]?\d)"
+    r"(?! (?:second|minute|hour|night|day|weekend|week|month|year|decade)s\b)"
+)
 _WEEKDAY = r"(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)"
 _SEASON = r"(?P<season>spring|summer|autumn|fall|winter)"
-_COUNT = rf"(?P<few>(?:a )?few|several)|(?:a )?(?P<count>\d{{1,4}}|{'|'.join(_NUMBERS)})(?: of)?"
-_UNIT = r"(?P<unit>minute|hour|night|day|weekend|week|month|year)s?"
+_WORDS = rf"(?:{'|'.join(_TENS)})[- ](?:{'|'.join(_ONES)})|{'|'.join(_NUMBERS)}"
+_COUNT = rf"(?P<few>(?:a )?few|several)|(?:a )?(?P<count>\d{{1,4}}|{_WORDS})(?: of)?"
+_UNITS = "minute|hour|night|day|weekend|week|month|year"
+_UNIT = rf"(?P<unit>{_UNITS})s?"
+_NUMBER_WORD = (
+    rf"(?:{'|'.join([*_ONES, *_TEENS, *_TENS])}|couple|few|several|dozens?|hundreds?|thousands?|millions?|billions?"
+    r"|half|quarters?|thirds?)"
+)
+# What follows `in a year` in `in a year and a half` and `in a year or two`.
+_WHOLE = rf"(?!,? (?:and|or) (?:an? )?(?:{_NUMBER_WORD}\b|\d))"
+# Before a number that is the end of another, as in 2.5, 1,000 or 7-9.
+_TOUCHED = re.compile(r"(?:[\d./'’–−-]|\d,)$")
+# Before the last number of several: `hundred and five`, `one or two`, `half a`, `1 000`, `two years and three months`.
+_COUNTED = re.compile(
+    rf"(?:\d\s|[½¼¾]\s?|\b\d+ (?:and|or|to) |\b{_NUMBER_WORD}(?: of)?(?:,? (?:and|or|to))?[\s,-]+(?:a )?"
+    rf"|\b(?:{_NUMBER_WORD}|\d+) (?:{_UNITS})s?(?:,? and| or| to|,)? "
+    rf"|\ban? (?:{_UNITS})(?:,? and| or|,) )$",
+    re.IGNORECASE,
+)
+_MOST_BEFORE = 48
 _PART = r"(?: (?:morning|afternoon|evening|night))?"
 
 _OF_DAY = MappingProxyType(
@@ -48,11 +73,16 @@ _OF_DAY = MappingProxyType(
 )
 
 
-def _number(match: re.Match[str]) -> tuple[int, int]:
+def _number(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the lowest and the highest number that is meant; None for a part of another number."""
+    start = match.start("few" if match["few"] else "count")
+    before = match.string[max(0, start - _MOST_BEFORE) : start]
+    if _TOUCHED.search(before) or _COUNTED.search(before):
+        return None
     if match["few"]:
         return spans.FEW
-    word = match["count"].lower()
-    count = _NUMBERS.get(word) or int(word)
+    parts = match["count"].lower().replace("-", " ").split()
+    count = sum(_NUMBERS.get(part) or int(part) for part in parts)
     return count, count
 
 
@@ -86,10 +116,13 @@ def _which(match: re.Match[str], now: datetime) -> Span | None:
     return current if step == 0 else spans.next_of(today, named) if step > 0 else spans.last_of(today, named)
 
 
-def _distance(match: re.Match[str], now: datetime) -> Span:
+def _distance(match: re.Match[str], now: datetime) -> Span | None:
     """Resolve `two weeks ago` and `in two weeks` to the day, week, month or year that lies so far away."""
     sign = -1 if match["ago"].lower() in ("ago", "back") else 1
-    low, high = _number(match)
+    number = _number(match)
+    if number is None:
+        return None
+    low, high = number
     unit = match["unit"].lower()
     if unit in ("minute", "hour"):
         step = timedelta(minutes=1) if unit == "minute" else timedelta(hours=1)
@@ -102,12 +135,16 @@ def _window(match: re.Match[str], now: datetime) -> Span | None:
     unit = match["unit"].lower()
     if unit in ("minute", "hour"):
         return spans.day(now.date())
-    count = _number(match)[1] if match["few"] or match["count"] else 1
+    number = _number(match) if match["few"] or match["count"] else (1, 1)
+    if number is None:
+        return None
     sign = 1 if match["side"].lower() in ("next", "coming") else -1
-    return spans.window(now.date(), "day" if unit == "night" else unit, count, sign)
+    return spans.window(now.date(), "day" if unit == "night" else unit, number[1], sign)
 
 
-def _month_day(match: re.Match[str], now: datetime) -> Span:
+def _month_day(match: re.Match[str], now: datetime) -> Span | None:
+    if _TOUCHED.search(match.string, max(0, match.start("day") - 2), match.start("day")):
+        return None
     year = int(match["year"]) if match["year"] else None
     return spans.named_day(now.date(), MONTHS[match["month"].lower()], int(match["day"]), year)
 
@@ -163,11 +200,11 @@ RULES = (
         ),
     ),
     _rule(" ago|from now| back", rf"(?:{_COUNT}) {_UNIT} (?P<ago>ago|back|from now)\b(?! in\b)", _distance),
-    _rule("in |within ", rf"(?P<ago>in|within) (?:{_COUNT}) {_UNIT}\b(?!')", _distance),
+    _rule("in |within ", rf"(?P<ago>in|within) (?:{_COUNT}) {_UNIT}\b(?!'){_WHOLE}", _distance),
     _rule(
         "the last|the past|the next|the coming|these last|these past",
         r"(?:(?:in|over|for|during|within) )?the(?:se)? (?P<side>last|past|next|coming)"
-        rf" (?:(?:{_COUNT}) )?{_UNIT}\b(?! of\b)",
+        rf" (?:(?:{_COUNT}) )?{_UNIT}\b(?! of\b){_WHOLE}",
         _window,
     ),
     _rule(_MONTH_TRIGGERS, rf"(?:the )?{_DAY}(?: of)? {_MONTH}(?:,? {_YEAR})?", _month_day),

@@ -39,8 +39,8 @@ from hgmem_core.tokens import fold
 from hgmem_core.turns import turn_texts
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors
 
-EXTRACT_REVISION = 2
-"""Raised when equal turns give other facts."""
+EXTRACT_REVISION = 3
+"""Raised when equal turns give other facts, also where a rule of `hgmem_core.dates` changes."""
 
 _CAUSE = re.compile(
     r"\b(?:because|since (?:i|we|he|she|they|it)\b|so that|therefore|that's why|due to|thanks to|in order to|reason)\b"

@@ -173,14 +173,25 @@ def _sentence(text: str, words: Lexicon, names: Names) -> Sentence:
 
 
 def is_name(term: str, text: str, names: Names) -> bool:
-    """Say whether a term is a speaker's name, or its beginning written with a capital: `Mel` is Melanie."""
-    if term in names.whole:
-        return True
-    # A stem may have lost the end of a name, so the word may go on as the name does; `car` is not Caroline.
-    if term not in names.beginnings:
+    """Say whether a term is a speaker's name, or its beginning: `Mel` is Melanie.
+
+    It is one only where the text writes it with a capital and never without: the baker Tom Baker bakes, Art loves art.
+    """
+    is_whole = term in names.whole
+    if not is_whole and term not in names.beginnings:
         return False
-    words = re.findall(rf"\b{re.escape(term.capitalize())}\w*", text)
-    return any(fold(word) in names.beginnings for word in words) and not re.search(rf"\b{re.escape(term)}\b", text)
+    if is_whole and term.isalpha() and term == term.upper():
+        return True  # of a script without capitals
+    is_capitalised = False
+    for match in re.finditer(rf"\b{re.escape(term)}\w*", text, re.IGNORECASE):
+        word = fold(match[0])
+        if not match[0][0].isupper():
+            if word in (term, f"{term}s", f"{term}es"):
+                return False
+        # A stem may have lost the end of a name, so the word may go on as the name does; `Car` is not Caroline.
+        elif word in names.whole or word in names.beginnings:
+            is_capitalised = True
+    return is_capitalised
 
 
 def answers(sentences: Iterable[Sentence], words: Lexicon) -> bool:

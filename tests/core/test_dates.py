@@ -1,4 +1,5 @@
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from itertools import product
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -88,6 +89,19 @@ def test_a_named_weekday_follows_its_rule(phrase, on_friday, on_saturday):
         ("2023年5月7日出生", "2023-05-07", "2023-05-07"),
         ("5月7日出生", "2024-05-07", "2024-05-07"),
         ("我last week去了里昂", "2024-03-04", "2024-03-10"),
+        ("It began twenty-five years ago", "1999-01-01", "1999-12-31"),
+        ("It began thirty five years ago", "1989-01-01", "1989-12-31"),
+        ("It began forty-two days ago", "2024-02-02", "2024-02-02"),
+        ("It began sixteen days ago", "2024-02-28", "2024-02-28"),
+        ("It ends in ninety-nine days", "2024-06-22", "2024-06-22"),
+        ("It began over the last twenty-one days", "2024-02-23", "2024-03-15"),
+        ("I was away for a week two months ago", "2024-01-01", "2024-01-31"),
+        ("2024 年 5 月 7 日出生", "2024-05-07", "2024-05-07"),
+        ("2024 年 5 月出生", "2024-05-01", "2024-05-31"),
+        ("5 月 7 日出生", "2024-05-07", "2024-05-07"),
+        ("二十三天前", "2024-02-21", "2024-02-21"),
+        ("3 天前", "2024-03-12", "2024-03-12"),
+        ("十二天前", "2024-03-03", "2024-03-03"),
     ],
 )
 def test_a_phrase_means_an_interval(text, first, last):
@@ -112,6 +126,86 @@ def test_what_names_no_time_gives_nothing(text):
     assert find_times(text, FRIDAY, ZoneInfo("UTC")) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2.5 years ago",
+        ".5 years ago",
+        "half a year ago",
+        "half of a year ago",
+        "1,000 days ago",
+        "1 000 days ago",
+        "2½ days ago",
+        "a hundred and five days ago",
+        "two hundred twenty-five days ago",
+        "one or two weeks ago",
+        "5 to 7 days ago",
+        "5-7 days ago",
+        "a year and two months ago",
+        "2 years 3 months ago",
+        "7-9 May",
+        "两三天前",
+        "三四个月前",
+        "十几年前",
+        "几十年前",
+        "一百二十天前",
+        "1.5年前",
+        "1,000天前",
+        "二三十年前",
+        "十五六年前",
+        "一月十二三日",
+        "三到五天前",
+        "3-5天前",
+        "两年半前",
+        "一年零三个月前",
+        "一年三个月前",
+        "第三天后",
+        "2020年前",
+        "二零二四年五月七日",
+    ],
+)
+def test_a_part_of_a_number_is_no_number(text):
+    for said_at in (FRIDAY, None):
+        assert all(mention.start is None for mention in find_times(f"x {text} y", said_at, ZoneInfo("UTC")))
+
+
+@pytest.mark.parametrize("text", ["in a year and a half", "in a year or two", "the last year and a half"])
+def test_what_goes_on_after_its_unit_gives_nothing(text):
+    assert find_times(text, FRIDAY, ZoneInfo("UTC")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2000 minutes ago", "in 2000 days", "in 2000 seconds", "in the past 2000 days", "since 1999 weeks", "2000年前"],
+)
+def test_a_count_is_no_year(text):
+    assert all(mention.start is None for mention in find_times(text, None, ZoneInfo("UTC")))
+
+
+SIGNS = "一二三四五六七八九十两"
+WELL_FORMED = {
+    **{sign: number for number, sign in enumerate(SIGNS[:9], 1)},
+    **{
+        f"{tens}十{ones}": 10 * max(1, SIGNS.find(tens) + 1 if tens else 1) + (SIGNS.find(ones) + 1 if ones else 0)
+        for tens in ["", *SIGNS[:9]]
+        for ones in ["", *SIGNS[:9]]
+    },
+    "两": 2,
+}
+
+
+@pytest.mark.parametrize("frame", ["{}年前", "{}天后", "一月{}日", "{}月三日", "2024年一月{}日", "{}个月前"])
+def test_chinese_numbers_of_any_signs_are_understood_or_left(frame):
+    for size in (1, 2, 3):
+        for signs in product(SIGNS, repeat=size):
+            number = "".join(signs)
+            for mention in find_times(frame.format(number), FRIDAY, ZoneInfo("UTC")):
+                if number not in WELL_FORMED and frame[0] != "2":
+                    assert mention.start is None, number
+                elif frame == "{}天后":
+                    assert mention.start.date() == FRIDAY.date() + timedelta(days=WELL_FORMED[number])
+
+
 @pytest.mark.parametrize("text", ["31 February 2023", "9999 years ago", "We meet on Friday", "stay until next week"])
 def test_what_cannot_be_placed_keeps_its_phrase_alone(text):
     assert days(text) is None
@@ -134,7 +228,8 @@ def test_several_phrases_stand_in_order():
 
 
 WORDS = (
-    "last next this the a few two 31 2024 0 of May summer weekend Friday week ago in since 前 上 周 年 月 三".split()
+    "last next this the a few two 31 2024 0 of May summer weekend Friday week ago in since twenty and half"
+    " 前 上 周 年 月 三 十 日".split()
 )
 
 

@@ -218,6 +218,25 @@ def test_two_languages_and_thirty_speakers():
     assert chinese["time_phrase"] == "昨天"
 
 
+@pytest.mark.parametrize(
+    ("speaker", "text"),
+    [
+        ("Tom Baker", "I am a baker."),
+        ("Art", "I love art."),
+        ("Art", "Art, I love art."),
+        ("Art", "Art loves the arts."),
+    ],
+)
+def test_a_word_that_is_also_a_name_is_no_name_in_lower_case(speaker, text):
+    assert texts(extracted(message(text, speaker=speaker))) == [f"{speaker}: {text}"]
+
+
+@pytest.mark.parametrize("text", ["Thanks, Tom!", "Hey Baker!", "THANKS TOM"])
+def test_a_name_that_is_called_states_nothing(text):
+    tables = extracted(message(text), message("Hi", at=1, speaker="Tom Baker"))
+    assert texts(tables) == []
+
+
 def test_roles_of_agents_are_not_names():
     fact = only(extracted(message("The user table has two rows.", speaker=None, role="assistant")))
     assert fact["text"] == "assistant: The user table has two rows." and "user" in fact["keywords"]
