@@ -12,7 +12,7 @@ from hgmem_core.dense import to_faiss
 from hgmem_core.embeddings import EMBEDDINGS_REVISION, embed_nodes, embed_turns
 from hgmem_core.encoding import Encoder
 from hgmem_core.extract import EXTRACT_REVISION, extract
-from hgmem_core.graph import GraphTables, Level, dense_text
+from hgmem_core.graph import DENSE_FIELDS, GraphTables, Level, dense_text
 from hgmem_core.group import GROUP_REVISION, group, words_of_episodes
 from hgmem_core.ids import table_digest
 from hgmem_core.index import INDEX_REVISION, build_index
@@ -164,7 +164,7 @@ class BucketBuild:
 
     def _encode(self, level: Level, nodes: Output) -> Produced:
         table = nodes.table(f"{level}s.parquet")
-        texts = [dense_text(level, row) for row in table.to_pylist()]
+        texts = [dense_text(level, row) for row in table.select(DENSE_FIELDS[level]).to_pylist()]
         ids = table.select(["namespace", f"{level}_id"])
         embeddings, outcomes = embed_nodes(level, ids, texts, self._encoder, self._config.encoder.batch_size)
         return _produced({"embeddings": (embeddings, self._embedding)}, outcomes)
