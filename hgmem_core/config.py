@@ -126,8 +126,8 @@ class GroupConfig(Section):
 class PropagateConfig(Section):
     """How vectors are drawn towards their hyperedges."""
 
-    weight: Annotated[float, Field(ge=0.0, le=4.0)] = 0.5
-    """λ of HyperMem."""
+    weight: Annotated[float, Field(gt=0.0, le=4.0)] = 0.5
+    """λ of the stored vectors, from which a query derives those of the λ that its recipe asks for, 0 too."""
     aggregation: Literal["sum", "mean"] = "sum"
     """Of the hyperedges of one node."""
 

@@ -2,7 +2,7 @@
 
 A namespace is a contiguous range of rows, and all its similarities are needed (windows are sums of them), so a search
 is one pass of FAISS's inner products over the range. The file's vectors are not aligned to four bytes, which FAISS
-does not mind; numpy would copy them first, at three times the cost.
+does not mind; numpy would copy them at every query.
 """
 
 import faiss

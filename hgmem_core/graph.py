@@ -177,9 +177,7 @@ def dense_text(level: Level, node: Mapping[str, Any]) -> str:
 
 
 def edge_products(base: Floats, propagated: Floats, weight: float) -> tuple[Floats, Floats]:
-    """Return h·s and s·s of each node, float32 `[n]`, where `propagated` = h + `weight` s; zeros if `weight` is 0."""
-    if not weight or not len(base):
-        return np.zeros(len(base), np.float32), np.zeros(len(base), np.float32)
+    """Return h·s and s·s of each node, float32 `[n]`, where `propagated` = h + `weight` s."""
     sums = (propagated - base) / np.float32(weight)
     dot: Floats = np.einsum("nd,nd->n", base, sums).astype(np.float32)
     square: Floats = np.einsum("nd,nd->n", sums, sums).astype(np.float32)

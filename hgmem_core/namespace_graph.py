@@ -85,7 +85,7 @@ class NamespaceGraph:
             return base
         moved = self._propagated.products(query, start, stop)
         dot, square = self._edge_dot[part], self._edge_square[part]
-        return propagated_cosines(moved if same else base, moved, dot, square, self._propagation or weight, weight)
+        return propagated_cosines(moved if same else base, moved, dot, square, self._propagation, weight)
 
     @cached_property
     def episodes_of_topic(self) -> Lists:

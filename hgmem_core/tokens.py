@@ -29,7 +29,7 @@ _TERM = regex.compile(
     rf"|{_NUMBER.pattern}(?![\p{{L}}\p{{M}}\p{{N}}])"
     rf"|(?:{_LETTER})+(?:['’\u200c\u200d](?:{_LETTER})+)*(?:\+\+|\#)?"
 )
-# The same grammar on ASCII alone, where Python's own engine is three times faster.
+# The same grammar on ASCII alone, for Python's own engine, which is faster.
 _ASCII_TERM = re.compile(r"\d+(?:[.,:/-]\d+)*(?![a-z0-9])|[a-z0-9]+(?:'[a-z0-9]+)*(?:\+\+|#)?")
 _GRAPHEME = regex.compile(r"\X")
 _PARTS = re.compile(r"[:/-]")
