@@ -185,11 +185,43 @@ class RetrieveConfig(Section):
     k: Annotated[int, Field(ge=1, le=1_000)] = 10
 
 
-class RunConfig(Section):
-    """How the stages are run."""
+class ResourcesConfig(Section):
+    """What Ray reserves for one task or actor of a kind of work, and how many run at once."""
 
+    cpus: Annotated[float, Field(ge=0.0, le=1_024.0)] = 1.0
+    gpus: Annotated[float, Field(ge=0.0, le=64.0)] = 0.0
+    memory_gib: Annotated[float, Field(ge=0.0, le=16_384.0)] = 0.0
+    """Memory to reserve; 0 reserves none."""
+    concurrency: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """The most that run at once; 0 means as many as fit."""
+
+
+class RayConfig(Section):
+    """Where Ray is, and what it gives to the kinds of work."""
+
+    address: str = ""
+    """Of a running cluster; empty means the one that Ray finds (inside a submitted job, its own), else one started here
+    for this run."""
+    imports: ResourcesConfig = ResourcesConfig()
+    """Reading log files: a task a file."""
+    buckets: ResourcesConfig = ResourcesConfig()
+    """Every stage but the encoders: a task a bucket."""
+    encode: ResourcesConfig = ResourcesConfig(cpus=0.0)
+    """The encoder's actors; with `cpus` = 0 they take what the packaged encoder is known to need."""
+
+
+class RunConfig(Section):
+    """How the stages are run; results do not depend on it."""
+
+    engine: Literal["auto", "local", "ray"] = "auto"
+    """Threads of this process, or a Ray cluster; `auto` takes Ray from `ray_from_mib` of logs on."""
     workers: Annotated[int, Field(ge=1, le=1_024)] = 2
-    """Threads that work on buckets; results do not depend on their number."""
+    """Threads that work on buckets, where the engine is local."""
+    ray_from_mib: Annotated[float, Field(ge=0.0, le=1_000_000.0)] = 16.0
+    """Mebibytes of logs, known and new, from which `auto` takes Ray: below, starting it costs more than it saves."""
+    stall_minutes: Annotated[float, Field(gt=0.0, le=10_000.0)] = 30.0
+    """A Ray run in which nothing is finished for so long fails and says what it waits for."""
+    ray: RayConfig = RayConfig()
 
 
 class Config(Section):
