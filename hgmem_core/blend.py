@@ -43,7 +43,7 @@ def components(
     """Return what a blend is made of, each scaled to [0, 1] within the query: float32 `[turns]` by name."""
     terms = numbers.tolist()
     parts = {f"bm25/{unit}": index.bm25(unit, terms) for unit in _WORD_UNITS}
-    parts["bm25/episode"] = index.bm25("episode", terms)[index.episode]
+    parts["bm25/episode"] = index.bm25("episode", terms).take(index.episode)
     facts = fact_scores(index, finite_vector(query, recipe.name), recipe.propagation, as_of_us)
     parts["dense/fact"] = facts
     parts["dense/topic"] = topic_scores(index, facts)
@@ -68,7 +68,7 @@ def scaled(scores: Floats) -> Floats:
     low, high = scores.min(), scores.max()
     if high == low:
         return np.zeros(len(scores), np.float32)
-    result: Floats = ((scores - low) / (high - low)).astype(np.float32)
+    result: Floats = (scores - low) / (high - low)
     return result
 
 
@@ -94,5 +94,4 @@ def topic_scores(index: NamespaceIndex, facts: Floats) -> Floats:
     np.maximum.at(by_topic, topics, by_episode[episodes])
     of_episode = np.full(graph.counts["episode"], lowest, np.float32)
     np.maximum.at(of_episode, episodes, by_topic[topics])
-    by_turn: Floats = of_episode[index.episode]
-    return by_turn
+    return of_episode.take(index.episode)

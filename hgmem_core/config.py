@@ -200,8 +200,10 @@ class RayConfig(Section):
     """Where Ray is, and what it gives to the kinds of work."""
 
     address: str = ""
-    """Of a running cluster; empty means the one that Ray finds (inside a submitted job, its own), else one started here
-    for this run."""
+    """Of a running cluster, or `local` for one that is started for this run; empty means the one that Ray finds (inside
+    a submitted job, its own), else a local one."""
+    autoscaling: bool = False
+    """The cluster adds nodes on demand: what asks for more than there is now waits, and is not refused."""
     imports: ResourcesConfig = ResourcesConfig()
     """Reading log files: a task a file."""
     buckets: ResourcesConfig = ResourcesConfig()

@@ -49,15 +49,32 @@ class FlatVectors:
         Raises:
             VectorError: The query has another dimension.
         """
-        if query.shape != (self._index.d,):
-            raise VectorError(f"the query vector has shape {query.shape}; the index has {self._index.d} dimensions")
+        given = self._checked(query)
         products = np.zeros(stop - start, np.float32)
         if len(products) and self._matrix is not None:
-            given = np.ascontiguousarray(query, np.float32)
             rows = faiss.swig_ptr(self._matrix[start:stop])
             inner_products = faiss.fvec_inner_products_ny  # type: ignore[attr-defined]  # not in FAISS's stubs
             inner_products(faiss.swig_ptr(products), faiss.swig_ptr(given), rows, self._index.d, len(products))
         return products
+
+    def products_of(self, query: Vectors, rows: npt.NDArray[np.int64]) -> Vectors:
+        """Return the inner products of some rows, of which others are not read: float32 `[len(rows)]`.
+
+        Raises:
+            VectorError: The query has another dimension.
+        """
+        given = self._checked(query)
+        products = np.zeros(len(rows), np.float32)
+        if len(products) and self._matrix is not None:
+            every, numbers = faiss.swig_ptr(self._matrix), faiss.swig_ptr(rows)
+            inner_products = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]  # not in FAISS's stubs
+            inner_products(faiss.swig_ptr(products), faiss.swig_ptr(given), every, numbers, self._index.d, 1, len(rows))
+        return products
+
+    def _checked(self, query: Vectors) -> Vectors:
+        if query.shape != (self._index.d,):
+            raise VectorError(f"the query vector has shape {query.shape}; the index has {self._index.d} dimensions")
+        return np.ascontiguousarray(query, np.float32)
 
     def copy(self) -> Vectors:
         """Return all vectors as an array of its own."""

@@ -18,35 +18,54 @@ def dated_texts(turns: pa.Table) -> list[str]:
     return [date + text for date, text in zip(date_texts(turns), turn_texts(turns), strict=True)]
 
 
-def embed_turns(turns: pa.Table, encoder: Encoder, batch_size: int) -> tuple[pa.Table, pa.Table]:
-    """Encode the dated text of every turn; see `embed_nodes`."""
+def texts_of_turns(turns: pa.Table) -> list[str]:
+    """Return what the encoder sees of each turn, one namespace at a time: its dated text."""
     texts: list[str] = []
     for _, start, stop in namespace_ranges(turns):
         texts += dated_texts(turns.slice(start, stop - start))
-    return embed_nodes("turn", turns.select(["namespace", "turn_id"]), texts, encoder, batch_size)
+    return texts
+
+
+def embed_turns(turns: pa.Table, encoder: Encoder, batch_size: int) -> tuple[pa.Table, pa.Table]:
+    """Encode the dated text of every turn; see `embed_nodes`."""
+    return embed_nodes("turn", turns.select(["namespace", "turn_id"]), texts_of_turns(turns), encoder, batch_size)
 
 
 def embed_nodes(
     level: str, nodes: pa.Table, texts: Sequence[str], encoder: Encoder, batch_size: int
 ) -> tuple[pa.Table, pa.Table]:
-    """Encode the text of every node, one namespace at a time; see `hgmem_core.encoding.encode_texts`.
+    """Encode the text of every node, one namespace at a time, and return `embedding_rows` of the vectors."""
+    return embedding_rows(level, nodes, encode_by_namespace(nodes, texts, encoder, batch_size))
+
+
+def encode_by_namespace(nodes: pa.Table, texts: Sequence[str], encoder: Encoder, batch_size: int) -> Vectors:
+    """Return the vector of every node's text, float32 `[n, dimension]`; see `hgmem_core.encoding.encode_texts`.
+
+    Args:
+        nodes: Sorted by namespace.
+        texts: What stands for each.
+        encoder: Makes the vectors; it sees the texts of one namespace at a time.
+        batch_size: Pieces of text in one call.
+    """
+    parts: list[Vectors] = [np.zeros((0, encoder.identity.dimension), np.float32)]
+    parts += [encode_texts(encoder, texts[start:stop], batch_size) for _, start, stop in namespace_ranges(nodes)]
+    return np.concatenate(parts)
+
+
+def embedding_rows(level: str, nodes: pa.Table, vectors: Vectors) -> tuple[pa.Table, pa.Table]:
+    """Return vectors as tables.
 
     Args:
         level: The nodes' level.
         nodes: Their namespace and id, two columns in this order, sorted by namespace.
-        texts: What stands for each.
-        encoder: Makes the vectors.
-        batch_size: Pieces of text in one call.
+        vectors: One for each, zeros for one of which the encoder sees no token.
 
     Returns:
         EMBEDDING of the level, variant `base`, and OUTCOME of stage `encode_<level>s`: `empty` for a node of which the
         encoder sees no token, which then has no vector.
     """
-    parts: list[Vectors] = [np.zeros((0, encoder.identity.dimension), np.float32)]
-    parts += [encode_texts(encoder, texts[start:stop], batch_size) for _, start, stop in namespace_ranges(nodes)]
-    vectors = np.concatenate(parts)
     has_vector = np.asarray(vectors.any(axis=1))
-    schema = embedding_schema(encoder.identity.dimension)
+    schema = embedding_schema(vectors.shape[1])
     kept = nodes.filter(pa.array(has_vector))
     size = kept.num_rows
     values = pa.array(vectors[has_vector].reshape(-1))
@@ -56,7 +75,7 @@ def embed_nodes(
             "level": pa.array([level] * size, pa.large_string()),
             "node_id": kept.column(1),
             "variant": pa.array(["base"] * size, pa.large_string()),
-            "vector": pa.FixedSizeListArray.from_arrays(values, encoder.identity.dimension),
+            "vector": pa.FixedSizeListArray.from_arrays(values, vectors.shape[1]),
         }
     )
     outcomes = pa.table(

@@ -93,7 +93,7 @@ def encode_texts(encoder: Encoder, texts: Sequence[str], batch_size: int = 32) -
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, not {batch_size}")
     vectors = np.zeros((len(texts), encoder.identity.dimension), dtype=np.float32)
-    for start, stop in _windows(texts):
+    for start, stop in windows(texts):
         vectors[start:stop] = _encode_window(encoder, texts[start:stop], batch_size, start)
     return vectors
 
@@ -114,8 +114,11 @@ def split_evenly(ids: list[int], size: int) -> list[list[int]]:
     return [ids[start:stop] for start, stop in pairwise(bounds)]
 
 
-def _windows(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of successive runs of texts, each within both limits or of one text."""
+def windows(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of successive runs of texts, each within both limits or of one text.
+
+    Texts of one window never share a batch with others: encoded by itself, a run of whole windows gives the same bits.
+    """
     start = chars = 0
     for place, text in enumerate(texts):
         if place > start and (place - start == WINDOW_TEXTS or chars + len(text) > WINDOW_CHARS):

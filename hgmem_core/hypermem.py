@@ -52,11 +52,14 @@ def coarse_to_fine(
     lexical = index.bm25("graph", numbers.tolist())
 
     def stage(level: Level, candidates: Rows, keep: int) -> Rows:
-        lists = graph.level(level, lexical), graph.cosines(level, vector, recipe.propagation)
-        fused, found = _fuse(*lists, candidates, graph.has_vector(level), recipe.candidates)
+        words = graph.level(level, lexical)[candidates]
+        cosines = graph.cosines(level, vector, recipe.propagation, candidates)
+        ties = TieOrder.of(np.arange(len(candidates)))  # candidates rise, and a level's numbers are in the order of ids
+        fused = _fuse(words, cosines, graph.has_vector(level)[candidates], recipe.candidates, ties)
+        found = np.flatnonzero(fused > 0)
         if rerank is not None and len(found):
-            fused[found] = rerank(query, level, found)
-        return best_rows(fused, found, keep, TieOrder.of(np.arange(len(fused))))
+            fused[found] = rerank(query, level, candidates[found])
+        return candidates[best_rows(fused, found, keep, ties)]
 
     topics, episodes = NO_ROWS, np.arange(graph.counts["episode"])
     if recipe.topics:
@@ -86,18 +89,19 @@ def _passing(nodes: Rows, turns: Lists, passes: Mask | None) -> Rows:
     """Return the nodes of which some turn passes."""
     if passes is None:
         return nodes
-    return np.array([node for node in nodes.tolist() if passes[turns.of(node)].any()], np.int64)
+    place = np.repeat(np.arange(len(nodes)), turns.sizes(nodes))
+    some = np.zeros(len(nodes), bool)
+    some[place[passes[turns.of_all(nodes)]]] = True
+    return nodes[some]
 
 
-def _fuse(lexical: Floats, cosines: Floats, candidates: Rows, has_vector: Mask, depth: int) -> tuple[Floats, Rows]:
-    """Join the two lists of a stage; return the fused score of every node and the candidates that are in a list."""
-    ties = TieOrder.of(np.arange(len(lexical)))
-    fused = np.zeros(len(lexical), np.float32)
-    listed = candidates[lexical[candidates] > 0], candidates[has_vector[candidates]]
-    for scores, members in zip((lexical, cosines), listed, strict=True):
-        order = best_rows(scores, members, depth, ties)
+def _fuse(words: Floats, cosines: Floats, has_vector: Mask, depth: int, ties: TieOrder) -> Floats:
+    """Join the two lists of a stage; return the score of each candidate, 0 for one that neither list holds."""
+    fused = np.zeros(len(words), np.float32)
+    for scores, listed in ((words, words > 0), (cosines, has_vector)):
+        order = best_rows(scores, np.flatnonzero(listed), depth, ties)
         fused[order] += (1 / (RRF_K + 1 + np.arange(len(order)))).astype(np.float32)
-    return fused, candidates[fused[candidates] > 0]
+    return fused
 
 
 def turns_of(index: NamespaceIndex, chosen: Chosen) -> Rows:

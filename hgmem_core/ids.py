@@ -2,13 +2,15 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hgmem_core.schemas import TableSchema
+from hgmem_core.schemas import TableSchema, namespace_ranges
 
 ID_BYTES = 12
 """Ids are 96-bit hashes written as 24 hex digits: a collision among 10^9 rows has a chance below 10^-11."""
@@ -123,37 +125,67 @@ def digest_of_parts(parts: Iterable[bytes | str]) -> str:
     return digest.hexdigest()
 
 
-def table_digest(table: pa.Table, schema: TableSchema) -> str:
-    """Return 32 hex digits for the rows of `table`, whatever its chunks and offsets; clock columns do not count."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(f"{schema.name}:{table.num_rows}".encode())
+def namespace_digests(table: pa.Table, schema: TableSchema) -> dict[str, str]:
+    """Return 32 hex digits for the rows of each namespace of `table`, which is sorted by namespace.
+
+    Chunks, offsets and the rows of other namespaces make no difference; clock columns do not count.
+    """
+    ranges = list(namespace_ranges(table))
+    digests = []
+    for _, start, stop in ranges:
+        digests.append(hashlib.blake2b(f"{schema.name}:{stop - start}".encode(), digest_size=16))
     for field in schema.arrow:
         if field.name in schema.clock:
             continue
-        digest.update(f"{field.name}:{field.type}".encode())
-        for part in _column_bytes(table.column(field.name).combine_chunks()):
-            digest.update(part)
-    return digest.hexdigest()
+        header = f"{field.name}:{field.type}".encode()
+        spans = _column_spans(table.column(field.name))
+        for digest, (_, start, stop) in zip(digests, ranges, strict=True):
+            digest.update(header)
+            for span in spans:
+                digest.update(span(start, stop))
+    return {name: digest.hexdigest() for (name, _, _), digest in zip(ranges, digests, strict=True)}
 
 
-def _column_bytes(column: pa.Array) -> Iterable[bytes | memoryview]:
-    """Yield what a column says as bytes: its nulls, then its values, free of buffer offsets and padding."""
-    if isinstance(column, pa.ChunkedArray):  # combine_chunks keeps an empty column chunked
+def digest_of_namespaces(digests: Mapping[str, str]) -> str:
+    """Return 32 hex digits for everything whose namespaces have these digests."""
+    return digest_of_parts(part for name in sorted(digests) for part in (name, digests[name]))
+
+
+Span: TypeAlias = Callable[[int, int], bytes | memoryview]
+"""Gives what a column says in some rows as bytes."""
+
+
+def _column_spans(column: pa.ChunkedArray | pa.Array) -> list[Span]:
+    """Return what a column says: its nulls, then its values, free of buffer offsets and padding."""
+    if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if pa.types.is_fixed_size_list(column.type):
-        column = column.flatten()
     if pa.types.is_large_list(column.type):
-        yield pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False).tobytes()
-        column = pc.list_flatten(column)
-    yield np.packbits(pc.is_null(column).to_numpy(zero_copy_only=False)).tobytes()
+        lengths = pc.list_value_length(column)
+        bounds = np.concatenate([[0], np.cumsum(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False))])
+        items = _column_spans(pc.list_flatten(column))
+        spans = [_array_span(pc.fill_null(lengths, -1).to_numpy(zero_copy_only=False))]
+        return spans + [_scaled(item, bounds) for item in items]
+    if pa.types.is_fixed_size_list(column.type):
+        bounds = np.arange(len(column) + 1) * column.type.list_size
+        return [_scaled(item, bounds) for item in _column_spans(column.flatten())]
+    nulls = _array_span(pc.is_null(column).to_numpy(zero_copy_only=False))
     if pa.types.is_large_string(column.type):
         column = pc.fill_null(column, "")
-        yield pc.binary_length(column).to_numpy(zero_copy_only=False).tobytes()
         offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
-        if len(column) and offsets[-1] > offsets[0]:
-            yield memoryview(column.buffers()[2])[offsets[0] : offsets[-1]]
-    else:
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.int64())
-        zero = pa.scalar(False if pa.types.is_boolean(column.type) else 0, column.type)
-        yield pc.fill_null(column, zero).to_numpy(zero_copy_only=False).tobytes()
+        text = memoryview(column.buffers()[2] or b"")
+        lengths = _array_span(np.diff(offsets))
+        return [nulls, lengths, lambda start, stop: text[offsets[start] : offsets[stop]]]
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    zero = pa.scalar(False if pa.types.is_boolean(column.type) else 0, column.type)
+    return [nulls, _array_span(pc.fill_null(column, zero).to_numpy(zero_copy_only=False))]
+
+
+def _array_span(values: npt.NDArray[Any]) -> Span:
+    values = np.ascontiguousarray(values)
+    return lambda start, stop: values[start:stop].tobytes()
+
+
+def _scaled(items: Span, bounds: npt.NDArray[Any]) -> Span:
+    """Return what lists say whose items are those of `bounds[row]` to `bounds[row + 1]`."""
+    return lambda start, stop: items(int(bounds[start]), int(bounds[stop]))

@@ -6,7 +6,7 @@ cosines over a stored norm.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from hgmem_core.config import IndexConfig
 from hgmem_core.graph import GRAPH_NODE, LEVELS, GraphRows, GraphTables, edge_products
 from hgmem_core.lexical import Floats, Ints, Postings, score_postings
+from hgmem_core.lineage import spans
 from hgmem_core.schemas import TURN, TableSchema, namespace_ranges
 from hgmem_core.tokens import tokenizer
 from hgmem_core.units import AFTER, BEFORE, UNITS, session_spans, turn_terms, unit_counts
@@ -140,6 +141,58 @@ def build_index(
         graph_vectors=base,
         propagated_vectors=propagated,
     )
+
+
+def splice_indexes(old: BucketIndex, new: BucketIndex, kept: Set[str]) -> BucketIndex:
+    """Return the index of `old` for the namespaces in `kept` and of `new` for all of its own, sorted by namespace.
+
+    Equal, to the bit, to an index built of all their tables at once: no row of one namespace depends on another's.
+    """
+    parts = [
+        _part(new if is_new else old, start, stop)
+        for is_new, start, stop in spans(old.namespaces, new.namespaces, kept)
+    ] or [new]
+    tables = {
+        name: pa.concat_tables([getattr(part, name) for part in parts]).combine_chunks()
+        for name in ("namespaces", "nodes", "graph_nodes", "postings")
+    }
+    vectors = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("vectors", "graph_vectors", "propagated_vectors")
+    }
+    sizes = _sizes(tables["namespaces"])
+    for name, counts in zip(("first_row", "first_token", "first_node"), sizes, strict=True):
+        first = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
+        place = NAMESPACE.get_field_index(name)
+        tables["namespaces"] = tables["namespaces"].set_column(
+            place, NAMESPACE.field(name), pa.array(first, pa.int64())
+        )
+    return BucketIndex(**tables, **vectors)
+
+
+def _part(index: BucketIndex, start: int, stop: int) -> BucketIndex:
+    """Return the part of an index that belongs to a run of its namespaces."""
+    rows, tokens, nodes = (
+        slice(int(sizes[:start].sum()), int(sizes[:stop].sum())) for sizes in _sizes(index.namespaces)
+    )
+    return BucketIndex(
+        namespaces=index.namespaces.slice(start, stop - start),
+        nodes=index.nodes.slice(rows.start, rows.stop - rows.start),
+        graph_nodes=index.graph_nodes.slice(nodes.start, nodes.stop - nodes.start),
+        postings=index.postings.slice(tokens.start, tokens.stop - tokens.start),
+        vectors=index.vectors[rows],
+        graph_vectors=index.graph_vectors[nodes],
+        propagated_vectors=index.propagated_vectors[nodes],
+    )
+
+
+def _sizes(namespaces: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """Return how many turns, tokens and graph nodes each namespace has."""
+    columns = {name: np.asarray(namespaces.column(name).to_numpy(), np.int64) for name in _COUNTS}
+    return columns["rows"], columns["tokens"], columns["topics"] + columns["episodes"] + columns["facts"]
+
+
+_COUNTS = ("rows", "tokens", "topics", "episodes", "facts")
 
 
 def _graph_nodes(rows: list[dict[str, Any]], graph: GraphTables, propagation: float) -> tuple[pa.Table, Floats, Floats]:

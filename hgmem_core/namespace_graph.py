@@ -20,6 +20,10 @@ class VectorRows(Protocol):
         """Return the inner products of rows `start` to `stop` - 1 with `query`, float32 `[stop - start]`."""
         ...
 
+    def products_of(self, query: Floats, rows: Ints) -> Floats:
+        """Return the same for some rows, float32 `[len(rows)]`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Lists:
@@ -32,9 +36,17 @@ class Lists:
         """Return the list of one row."""
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
+    def sizes(self, rows: Ints) -> Ints:
+        """Return how long the lists of some rows are."""
+        sizes: Ints = self.offsets[rows + 1] - self.offsets[rows]
+        return sizes
+
     def of_all(self, rows: Ints) -> Ints:
         """Return the lists of some rows, one after the other."""
-        return np.concatenate([self.of(row) for row in rows.tolist()]) if len(rows) else np.zeros(0, np.int64)
+        sizes = self.sizes(rows)
+        before = np.cumsum(sizes) - sizes
+        places: Ints = np.repeat(self.offsets[rows] - before, sizes) + np.arange(sizes.sum())
+        return self.values[places]
 
 
 class NamespaceGraph:
@@ -75,16 +87,29 @@ class NamespaceGraph:
         """Tell which nodes of a level have a vector."""
         return self.level(level, self._has_vector)
 
-    def cosines(self, level: Level, query: Floats, weight: float) -> Floats:
-        """Return the cosines of a level's nodes with a unit query, their vectors propagated with λ = `weight`."""
+    def cosines(self, level: Level, query: Floats, weight: float, nodes: Ints | None = None) -> Floats:
+        """Return the cosines of a level's nodes with a unit query, their vectors propagated with λ = `weight`.
+
+        Args:
+            level: Whose nodes.
+            query: Float32 `[dimension]`.
+            weight: λ.
+            nodes: Which of them, as numbers within the level; None for all.
+        """
         part = self._slices[level]
         start, stop = self._first_vector + part.start, self._first_vector + part.stop
+
+        def products(vectors: VectorRows) -> Floats:
+            return vectors.products(query, start, stop) if nodes is None else vectors.products_of(query, start + nodes)
+
         same = weight == self._propagation
-        base = self._base.products(query, start, stop) if not same or not weight else np.zeros(0, np.float32)
+        base = products(self._base) if not same or not weight else np.zeros(0, np.float32)
         if not weight:
             return base
-        moved = self._propagated.products(query, start, stop)
-        dot, square = self._edge_dot[part], self._edge_square[part]
+        moved = products(self._propagated)
+        dot, square = (self.level(level, values) for values in (self._edge_dot, self._edge_square))
+        if nodes is not None:
+            dot, square = dot[nodes], square[nodes]
         return propagated_cosines(moved if same else base, moved, dot, square, self._propagation, weight)
 
     @cached_property

@@ -116,8 +116,7 @@ def rank_turns(
         legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
         candidates = np.arange(len(index))
     else:
-        scores, legs = _ranked_lists(index, query, numbers.tolist(), recipe, passes, explain)
-        candidates = np.flatnonzero(~np.isnan(scores))
+        scores, candidates, legs = _ranked_lists(index, query, numbers.tolist(), recipe, passes, explain)
     if passes is not None:
         candidates = candidates[passes[candidates]]  # a session's rank reaches all its turns
     best = best_rows(scores, candidates, k, index.id_order)
@@ -166,20 +165,17 @@ def _ranked_lists(
     recipe: Recipe,
     passes: Mask | None,
     explain: bool,
-) -> tuple[Floats, dict[str, ListScores]]:
-    """Return the score of every turn, NaN for one that no list holds, and what each list says if that is asked."""
+) -> tuple[Floats, Rows, dict[str, ListScores]]:
+    """Return the score of every turn, the turns that a list holds, and what each list says if that is asked."""
     scores = _leg_scores(index, query, numbers, recipe)
     lists = {leg.name: _leg_rows(index, leg, scores[leg.name], passes) for leg in recipe.legs}
     legs = {leg.name: _listed(index, leg, scores[leg.name], lists[leg.name]) for leg in recipe.legs if explain}
     if len(recipe.legs) == 1:
         only = recipe.legs[0].name
-        own = np.full(len(index), np.nan, np.float32)
-        own[lists[only]] = scores[only][lists[only]]
-        return own, legs
+        return scores[only], lists[only], legs
     fused = _fuse(index, recipe, lists)
     factors = speaker_factors(index, query.text, recipe.other_speaker) if recipe.other_speaker != 1.0 else None
-    fused[fused == 0] = np.nan
-    return (fused if factors is None else fused * factors), legs
+    return (fused if factors is None else fused * factors), np.flatnonzero(fused != 0), legs
 
 
 def _listed(index: NamespaceIndex, leg: Leg, scores: Floats, rows: Rows) -> ListScores:
@@ -242,7 +238,7 @@ def _fuse(index: NamespaceIndex, recipe: Recipe, lists: dict[str, Rows]) -> Floa
         if leg.unit == "session":
             by_session = np.zeros(index.sessions)
             by_session[rows] = shares
-            fused += by_session[index.session]
+            fused += by_session.take(index.session)
         else:
             fused[rows] += shares
     return fused.astype(np.float32)

@@ -1,46 +1,42 @@
-"""Measure speed: `python -m jobs.benchmark build` or `python -m jobs.benchmark search --data locomo.json`."""
+"""Measure speed, and draw what was measured.
+
+python -m jobs.benchmark build --data locomo6.json
+python -m jobs.benchmark search --data locomo6.json
+python -m jobs.benchmark search --turns 50000 --encoder static
+python -m jobs.benchmark scale --engine local --turns 10000,100000,1000000 --buckets 64 --out scale.json
+python -m jobs.benchmark incremental --engine ray --turns 100000 --buckets 64 --out incremental.json
+python -m jobs.benchmark plot scale.json incremental.json --out plots
+"""
 
 import argparse
 import json
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hgmem_core.config import Config, InputConfig, StoreConfig
+from hgmem_core.config import Config, ConfigError, InputConfig, StoreConfig, parse_config
 from jobs.evaluate import source_commit
-from jobs.terminal import Bars, console, plain_table, run_job, write_json
+from jobs.terminal import Bars, console, notices, override, plain_table, run_job, write_json
 from pipelines.benchmark import benchmark_build, benchmark_search, machine, synthetic_input
 from pipelines.evaluation import locomo_questions
-from pipelines.synthetic import write_log
+from pipelines.processes import ONE_THREAD, in_fresh_process
+from pipelines.scaling import benchmark_incremental, benchmark_scale
+from pipelines.synthetic import SyntheticLog, questions, write_log
 
-SYNTHETIC_QUERIES = [
-    f"{first} {second} what did Ada say" for first in ("ba", "de", "ki") for second in ("lo", "mu", "na")
-]
+QUERIES = 200
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the job and return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m jobs.benchmark", description=__doc__)
-    cases = parser.add_subparsers(dest="case", required=True)
-    build = cases.add_parser("build", help="milliseconds of CPU a turn, without the encoder")
-    build.add_argument("--namespaces", type=_count, default=20)
-    search = cases.add_parser("search", help="milliseconds a search in one conversation, without the encoder")
-    for case, turns in ((build, 10_000), (search, 600)):
-        case.add_argument("--data", type=Path, metavar="FILE", help="LoCoMo's own file; without one, a synthetic log")
-        case.add_argument("--turns", type=_count, default=turns, help="of the synthetic log")
-        case.add_argument("--repeats", type=_count, default=5)
-        case.add_argument("--out", type=Path, metavar="FILE", help="where to write the result as JSON")
-        case.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
-    arguments = parser.parse_args(argv)
-    with Bars() as bars, tempfile.TemporaryDirectory() as folder:
-        one = _log(arguments, Path(folder) / "log.jsonl")
-        if arguments.case == "build":
-            result = benchmark_build(one, arguments.repeats, bars)
-        else:
-            config = Config(store=StoreConfig(root=f"{folder}/store"), inputs=[one])
-            result = benchmark_search(config, _queries(arguments.data), arguments.repeats, bars)
+    arguments = _parser().parse_args(argv)
+    if arguments.case == "plot":
+        return _plot(arguments.results, arguments.out)
+    if arguments.work:
+        arguments.work.mkdir(parents=True, exist_ok=True)
+    with Bars() as bars, tempfile.TemporaryDirectory(dir=arguments.work) as folder:
+        result = _CASES[arguments.case](arguments, Path(folder), bars)
     result = {**result, "machine": machine(), "commit": source_commit()}
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +45,54 @@ def main(argv: Sequence[str]) -> int:
         write_json(result)
     else:
         _show(result)
-    return 0
+    mismatches = _mismatches(result)
+    for mismatch in mismatches:
+        notices.print(f"[bold red]error:[/] counts do not add up: {mismatch}", highlight=False, soft_wrap=True)
+    return int(bool(mismatches))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m jobs.benchmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    cases = parser.add_subparsers(dest="case", required=True)
+    build = cases.add_parser("build", help="milliseconds of CPU a turn in one thread, without the encoder")
+    search = cases.add_parser("search", help="milliseconds a search in one namespace in one thread, query vector given")
+    scale = cases.add_parser("scale", help="time, memory and disk of rebuilds of several sizes")
+    incremental = cases.add_parser("incremental", help="what a rebuild costs after 1 %% new turns")
+    for case, turns in ((build, 10_000), (search, 600)):
+        case.add_argument("--data", type=Path, metavar="FILE", help="LoCoMo's own file; without one, a synthetic log")
+        case.add_argument("--turns", type=_count, default=turns, metavar="N", help="of the synthetic log")
+    build.add_argument("--namespaces", type=_count, default=20, metavar="N", help="of the synthetic log")
+    search.add_argument(
+        "--encoder",
+        choices=["free", "static", "minilm"],
+        default="free",
+        help="what makes the vectors; `free` stands for one of 384 dimensions at no cost",
+    )
+    scale.add_argument(
+        "--turns", type=_counts, default=[1_000, 10_000], metavar="N,N", help="of each synthetic log, ascending"
+    )
+    incremental.add_argument("--turns", type=_count, default=10_000, metavar="N", help="of the log before it grows")
+    for case in (scale, incremental):
+        case.add_argument("--turns-a-namespace", type=_count, default=50, metavar="N", help="on average")
+        case.add_argument("--engine", choices=["local", "ray"], default="local")
+        case.add_argument("--encoder", choices=["static", "minilm"], default="static")
+        case.add_argument("--buckets", type=_count, default=8, metavar="N", help="of each store")
+        case.add_argument(
+            "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help="change one setting"
+        )
+    for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3)):
+        case.add_argument("--repeats", type=_count, default=repeats, metavar="N")
+        case.add_argument("--work", type=Path, metavar="FOLDER", help="where logs and stores are made and removed")
+        case.add_argument("--out", type=Path, metavar="FILE", help="where to write the result as JSON")
+        case.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
+    plot = cases.add_parser("plot", help="draw results of the other cases as PNG files")
+    plot.add_argument(
+        "results", type=Path, nargs="+", metavar="FILE", help="result documents of search, scale and incremental"
+    )
+    plot.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write them")
+    return parser
 
 
 def _count(text: str) -> int:
@@ -58,25 +101,166 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _log(arguments: argparse.Namespace, path: Path) -> InputConfig:
+def _counts(text: str) -> list[int]:
+    return [_count(part) for part in text.split(",")]
+
+
+def _build(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    return benchmark_build(_log(arguments, folder, arguments.namespaces), arguments.repeats, bars)
+
+
+def _search(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    bars.start("search", None)
+    if arguments.data:
+        queries = locomo_questions(arguments.data).queries.column("text").to_pylist()[:QUERIES]
+    else:
+        queries = questions(SyntheticLog(arguments.turns, 1), 0, QUERIES)
+    free = arguments.encoder == "free"
+    config = parse_config("", [] if free else [override("encoder.name", arguments.encoder)])
+    one = _log(arguments, folder, 1)
+    config = config.model_copy(update={"store": StoreConfig(root=f"{folder}/store"), "inputs": [one]})
+    return in_fresh_process(ONE_THREAD, benchmark_search, config, queries, arguments.repeats, free)
+
+
+def _scale(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    rest = (arguments.turns_a_namespace, arguments.repeats, folder, bars)
+    return benchmark_scale(_config(arguments), arguments.turns, *rest)
+
+
+def _incremental(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    rest = (arguments.turns_a_namespace, arguments.repeats, folder, bars)
+    return benchmark_incremental(_config(arguments), arguments.turns, *rest)
+
+
+_CASES = {"build": _build, "search": _search, "scale": _scale, "incremental": _incremental}
+_DRAWN = ("search", "scale", "incremental")
+
+
+def _config(arguments: argparse.Namespace) -> Config:
+    # A cluster that is there already would do the work where nobody counts it.
+    named = {"run.engine": arguments.engine, "run.ray.address": "local", "encoder.name": arguments.encoder}
+    chosen = [override(path, value) for path, value in named.items()]
+    return parse_config("", [*chosen, f"store.buckets={arguments.buckets}", *arguments.overrides])
+
+
+def _log(arguments: argparse.Namespace, folder: Path, namespaces: int) -> InputConfig:
     if arguments.data:
         return InputConfig(format="locomo", paths=[str(arguments.data)])
-    write_log(path, arguments.turns, arguments.namespaces if arguments.case == "build" else 1)
-    return synthetic_input(path)
+    if namespaces > arguments.turns:
+        raise ConfigError(f"--namespaces: {namespaces} are more than the {arguments.turns} turns")
+    write_log(folder / "log", SyntheticLog(arguments.turns, namespaces))
+    return synthetic_input(folder / "log")
 
 
-def _queries(data: Path | None) -> list[str]:
-    return locomo_questions(data).queries.column("text").to_pylist()[:200] if data else SYNTHETIC_QUERIES
+def _plot(paths: Sequence[Path], folder: Path) -> int:
+    # Imported here because nothing else needs matplotlib, which is an extra.
+    try:
+        from pipelines.plots import draw
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        raise ConfigError("plot needs matplotlib: pip install 'hgmem[plots]'") from error
+    results = []
+    for path in paths:
+        try:
+            results.append(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise ConfigError(f"{path} is no result document: {error}") from error
+        if not isinstance(results[-1], dict) or results[-1].get("case") not in _DRAWN:
+            raise ConfigError(f"{path} is no result document of {', '.join(_DRAWN)}")
+    for path in draw(results, folder):
+        console.print(str(path), highlight=False, markup=False)
+    return 0
 
 
-def _show(result: dict[str, Any]) -> None:
+def _mismatches(result: Mapping[str, Any]) -> list[str]:
+    """Return what is listed under any `mismatches` of a result document."""
+    found: list[str] = []
+    for name, value in result.items():
+        if name == "mismatches":
+            found += value
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, dict):
+                found += _mismatches(part)
+    return found
+
+
+def _show(result: Mapping[str, Any]) -> None:
+    if result["case"] == "scale":
+        _show_scale(result)
+    elif result["case"] == "incremental":
+        _show_incremental(result)
+    else:
+        _show_measures(result)
+    where = result["machine"]
+    console.print(
+        f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB; commit {result['commit']}", highlight=False
+    )
+
+
+def _show_measures(result: Mapping[str, Any]) -> None:
     measures = {name: value for name, value in result.items() if isinstance(value, dict) and name != "machine"}
-    table = plain_table(result["case"], *measures)
-    for row in dict.fromkeys(name for values in measures.values() for name in values):
-        table.add_row(row, *(str(values.get(row, "")) for values in measures.values()))
+    lists = {name for name, value in measures.items() if any(isinstance(item, list) for item in value.values())}
+    shown = {name: value for name, value in measures.items() if name not in lists}
+    table = plain_table(result["case"], *shown)
+    for row in dict.fromkeys(name for values in shown.values() for name in values):
+        table.add_row(row, *(str(values.get(row, "")) for values in shown.values()))
     console.print(table)
-    rest = {name: value for name, value in result.items() if name not in measures}
+    rest = {name: value for name, value in result.items() if name not in (*measures, "machine", "commit")}
     console.print(", ".join(f"{name} {value}" for name, value in rest.items()), highlight=False, markup=False)
+
+
+def _show_scale(result: Mapping[str, Any]) -> None:
+    table = plain_table("turns", "seconds", "CPU seconds", "CPU ms a turn", "peak MiB", "store MiB")
+    for row in result["sizes"]:
+        table.add_row(
+            f"{row['turns']:,}",
+            f"{row['wall_seconds']['median']:.2f}",
+            f"{row['cpu_seconds']['median']:.2f}",
+            f"{row['ms_a_turn']['cpu']['median']:.3f}",
+            f"{row['peak_memory_mib']['median']:.0f}",
+            f"{row['store_mib']:.1f}",
+        )
+    console.print(table)
+    stages = plain_table("ms a turn", *(f"{row['turns']:,}" for row in result["sizes"]))
+    for stage in result["sizes"][0]["ms_a_turn_by_stage"]:
+        values = [row["ms_a_turn_by_stage"][stage]["median"] for row in result["sizes"]]
+        stages.add_row(stage, *(f"{value:.3f}" for value in values))
+    console.print(stages)
+    slopes = plain_table("a further turn", "ms", "CPU ms")
+    for slope in result["slopes"]:
+        steps = f"{slope['from_turns']:,} to {slope['to_turns']:,}"
+        slopes.add_row(steps, f"{slope['wall_ms_a_turn']:.3f}", f"{slope['cpu_ms_a_turn']:.3f}")
+    console.print(slopes)
+    _show_fixed(result)
+
+
+def _show_incremental(result: Mapping[str, Any]) -> None:
+    table = plain_table("rebuild", "new turns", "in namespaces", "seconds", "CPU seconds", "share of CPU")
+    rows = {"full": {**result["full"], "new_turns": result["turns"], "namespaces_with_new_turns": result["namespaces"]}}
+    for name, row in (rows | result["grown"]).items():
+        table.add_row(
+            name,
+            f"{row['new_turns']:,}",
+            f"{row['namespaces_with_new_turns']:,}",
+            f"{row['wall_seconds']['median']:.2f}",
+            f"{row['cpu_seconds']['median']:.2f}",
+            f"{100 * row['cpu_share']['median']:.1f} %" if "cpu_share" in row else "",
+        )
+    console.print(table)
+    _show_fixed(result)
+
+
+def _show_fixed(result: Mapping[str, Any]) -> None:
+    def taken(row: Mapping[str, Any]) -> str:
+        return f"{row['wall_seconds']['median']:.2f} s, {row['cpu_seconds']['median']:.2f} s of CPU"
+
+    least = result["smallest"]
+    console.print(
+        f"engine {result['engine']}, encoder {result['encoder']}, {result['buckets']} buckets", highlight=False
+    )
+    console.print(f"starting the engine: {taken(result['engine_start'])}", highlight=False)
+    console.print(f"rebuilding {least['turns']} turns: {taken(least)}", highlight=False)
 
 
 if __name__ == "__main__":

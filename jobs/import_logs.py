@@ -8,8 +8,8 @@ from typing import get_args
 from hgmem_core.config import ColumnsConfig, ConfigError, Format, TimeUnit
 from jobs.terminal import Bars, add_config_arguments, load_config, now, override, run_job, summarise, write_json
 from pipelines.import_stage import import_logs
+from pipelines.run import open_run
 from pipelines.runner import Report
-from pipelines.store import Store
 
 
 def main(argv: Sequence[str]) -> int:
@@ -25,14 +25,14 @@ def main(argv: Sequence[str]) -> int:
     add_config_arguments(parser)
     arguments = parser.parse_args(argv)
     config = load_config(arguments, _overrides(arguments))
-    store = Store.make(config.store.root, config.store.buckets)
-    with Bars() as bars:
-        imported = import_logs(store, config.inputs, config.imports, now(), bars)
+    began_at = now()
+    with Bars() as bars, open_run("import", config, began_at, bars) as run:
+        imported = import_logs(run, config.inputs, config.imports, began_at)
     result = {"store": config.store.root, "import": imported.number, "turns": imported.turns}
     if arguments.json:
         write_json({**result, "imported": asdict(imported)})
     else:
-        summarise(imported, Report(), result)
+        summarise(imported, Report(), result, str(run.choice))
     return 0
 
 

@@ -40,6 +40,9 @@ def with_results(text: str) -> str:
     tables = {
         "locomo": locomo_table,
         "speed": speed_table,
+        "scale": scale_table,
+        "incremental": incremental_table,
+        "search": search_table,
         "hypermem": hypermem_table,
         "halves": halves_table,
         "segmentation": segmentation_table,
@@ -71,11 +74,60 @@ def speed_table() -> str:
     lines += [f"| of it: {stage} | {taken:.3f} |" for stage, taken in build["ms_a_turn_by_stage"].items()]
     for recipe in ("bm25", "dense", "hybrid", "hybrid-window", "untrained", "hypergraph", "hypermem"):
         lines.append(f"| search `{recipe}`, median | {search['p50_ms'][recipe]:.2f} |")
-    machine = build["machine"]
     sizes = f"a log of {build['turns']:,} turns, a conversation of {search['turns']}"
-    where = f"{machine['cpu']}, {machine['cores']} cores; commit {str(build['commit'])[:8]}"
-    lines += ["", f"The encoder left out; {sizes}; {where}."]
+    lines += ["", f"The encoder left out; {sizes}; {_where([build])}."]
     return "\n".join(lines)
+
+
+def scale_table() -> str:
+    """Return what full rebuilds of several sizes take, and what a further turn costs between two sizes."""
+    results = _read_all("benchmark-scale-*.json")
+    lines = ["| engine | turns | namespaces | seconds | CPU ms a turn | peak memory, MiB | store, MiB |"]
+    lines.append("|---" * 7 + "|")
+    lines += [
+        f"| {result['engine']} | {row['turns']:,} | {row['namespaces']:,} | {row['wall_seconds']['median']:,.1f} "
+        f"| {row['ms_a_turn']['cpu']['median']:.2f} | {row['peak_memory_mib']['median']:,.0f} "
+        f"| {row['store_mib']:,.0f} |"
+        for result in results
+        for row in result["sizes"]
+    ]
+    lines += ["", "| engine | from turns | to | a further turn, ms | its CPU, ms |", "|---" * 5 + "|"]
+    lines += [
+        f"| {result['engine']} | {slope['from_turns']:,} | {slope['to_turns']:,} "
+        f"| {slope['wall_ms_a_turn']:.2f} | {slope['cpu_ms_a_turn']:.2f} |"
+        for result in results
+        for slope in result["slopes"]
+    ]
+    return "\n".join([*lines, "", f"Medians of {_repeats(results)}; {_where(results)}."])
+
+
+def incremental_table() -> str:
+    """Return what a rebuild takes after the log grew by a hundredth."""
+    results = _read_all("benchmark-incremental-*.json")
+    lines = ["| engine | turns | new turns | in namespaces | seconds | CPU, of the full rebuild's |", "|---" * 6 + "|"]
+    for result in results:
+        full = f"| {result['engine']} | {result['turns']:,} | "
+        lines.append(
+            f"{full}all | {result['namespaces']:,} | {result['full']['wall_seconds']['median']:,.1f} | 100 % |"
+        )
+        lines += [
+            f"{full}{row['new_turns']:,} | {row['namespaces_with_new_turns']:,} "
+            f"| {row['wall_seconds']['median']:,.1f} | {100 * row['cpu_share']['median']:.1f} % |"
+            for row in result["grown"].values()
+        ]
+    return "\n".join([*lines, "", f"Medians of {_repeats(results)}; {_where(results)}."])
+
+
+def search_table() -> str:
+    """Return the milliseconds of a search by recipe in namespaces of several sizes."""
+    results = sorted(_read_all("benchmark-search*.json"), key=lambda result: int(result["turns"]))
+    sizes = [f"{result['turns']:,} turns" for result in results]
+    lines = ["| recipe | " + " | ".join(f"{size}, p50 | p95" for size in sizes) + " |"]
+    lines.append("|---" * (1 + 2 * len(results)) + "|")
+    for recipe in results[0]["p50_ms"]:
+        values = [result[name][recipe] for result in results for name in ("p50_ms", "p95_ms")]
+        lines.append(f"| `{recipe}` | " + " | ".join(f"{value:.2f}" for value in values) + " |")
+    return "\n".join([*lines, "", f"Milliseconds, query vector given; {_where(results)}."])
 
 
 def hypermem_table() -> str:
@@ -125,6 +177,21 @@ def segmentation_table() -> str:
     for row in result["results"]:
         lines.append(f"| {row['system']} | " + " | ".join(f"{row[name]:.1f}" for name in names) + " |")
     return "\n".join(lines)
+
+
+def _where(results: Sequence[dict[str, Any]]) -> str:
+    """Say on what machines, and from which source, results come."""
+    machines = dict.fromkeys(f"{result['machine']['cpu']}, {result['machine']['cores']} cores" for result in results)
+    commits = dict.fromkeys(str(result["commit"])[:8] for result in results)
+    return f"{'; '.join(machines)}; commit {', '.join(commits)}"
+
+
+def _repeats(results: Sequence[dict[str, Any]]) -> str:
+    return f"{' or '.join(dict.fromkeys(str(result['repeats']) for result in results))} repeats"
+
+
+def _read_all(pattern: str) -> list[dict[str, Any]]:
+    return [_read(path.name) for path in sorted(RESULTS.glob(pattern))]
 
 
 def _read(name: str) -> dict[str, Any]:

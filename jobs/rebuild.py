@@ -29,9 +29,9 @@ def main(argv: Sequence[str]) -> int:
         result["kept"] = built.kept
     if arguments.json:
         imported = asdict(done.imported) if done.imported else None
-        write_json({**result, "imported": imported, "stages": built.report.as_dict()})
+        write_json({**result, "engine": done.engine.name, "imported": imported, "stages": built.report.as_dict()})
     else:
-        summarise(done.imported, built.report, result)
+        summarise(done.imported, built.report, result, str(done.engine))
     return 0
 
 

@@ -7,6 +7,8 @@ import argparse
 import io
 import json
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,21 +19,29 @@ import platformdirs
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.table import Column, Table
+from rich.text import Text
 
 from hgmem_core.config import Config, ConfigError, parse_config, to_toml
 from hgmem_core.messages import OUTCOMES
 from hgmem_core.recipes import RecipeError
 from hgmem_core.tasks.locomo import TaskError
 from pipelines.encoders import EncoderError
+from pipelines.engine import ClusterError
 from pipelines.import_stage import Imported, ImportFailed
 from pipelines.log_files import LogFileError
 from pipelines.runner import Report
 from pipelines.store import StoreError
 
 USAGE_ERRORS = (ConfigError, RecipeError)
-JOB_ERRORS = (StoreError, LogFileError, ImportFailed, EncoderError, TaskError, OSError)
+JOB_ERRORS = (StoreError, LogFileError, ImportFailed, EncoderError, ClusterError, TaskError, OSError)
+
+LINE_SECONDS = 10.0
+"""Between two lines on a stage's progress, at least, where there is no terminal."""
+
+_RATE_SECONDS = 120.0
+"""Over how long a rate is taken: what is found from an earlier run goes fast, and says nothing of what is left."""
 
 console = Console(width=None if sys.stdout.isatty() else 120)
 """Results for people, on standard output."""
@@ -139,13 +149,27 @@ def write_json(content: object) -> None:
 
 
 class Bars:
-    """Progress bars on a terminal; nothing where standard error is no terminal."""
+    """Progress on standard error: bars on a terminal; elsewhere a line as a stage begins, at times, and as it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, get_time: Callable[[], float] = time.monotonic) -> None:
         """Draw nothing yet."""
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        self._progress = Progress(*columns, TimeElapsedColumn(), console=notices, disable=not notices.is_terminal)
-        self._tasks: dict[str, TaskID] = {}
+        self._is_drawn = notices.is_interactive and sys.stderr.isatty()
+        columns = (_Column(_amount), _Column(_rate), _Column(lambda task: ", ".join(_times(task, ""))))
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            *columns,
+            console=notices,
+            disable=not self._is_drawn,
+            get_time=get_time,
+            speed_estimate_period=_RATE_SECONDS,
+        )
+        self._get_time = get_time
+        self._tasks: dict[str, Task] = {}
+        self._said_at: dict[str, float] = {}
+        """When the last line of each stage that is not done was written."""
+        self._lock = threading.Lock()
 
     def __enter__(self) -> "Bars":
         """Begin to draw."""
@@ -156,15 +180,97 @@ class Bars:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the terminal as it was."""
+        for stage in list(self._said_at):
+            if error is None:
+                self.finish(stage)
+            else:
+                self._say(stage, "stopped at", self._tasks[stage])
         self._progress.stop()
 
     def start(self, stage: str, total: int | None) -> None:
         """Add a bar."""
-        self._tasks[stage] = self._progress.add_task(stage, total=total)
+        with self._lock:
+            number = self._progress.add_task(stage, total=total)
+            self._tasks[stage] = next(task for task in self._progress.tasks if task.id == number)
+            self._said_at[stage] = self._get_time()
+            if not self._is_drawn:
+                self.note(f"{stage}: started" if total is None else f"{stage}: started, {total:,} to do")
 
     def advance(self, stage: str, amount: int) -> None:
         """Move a bar."""
-        self._progress.advance(self._tasks[stage], amount)
+        with self._lock:
+            task = self._tasks[stage]
+            self._progress.advance(task.id, amount)
+            if stage not in self._said_at:
+                return
+            if task.finished:
+                self._end(stage)
+            elif self._get_time() >= self._said_at[stage] + LINE_SECONDS:
+                self._said_at[stage] = self._get_time()
+                self._say(stage, "", task)
+
+    def finish(self, stage: str) -> None:
+        """Fill a bar."""
+        with self._lock:
+            if stage in self._said_at:
+                task = self._tasks[stage]
+                self._progress.update(task.id, total=task.completed)
+                self._progress.stop_task(task.id)
+                self._end(stage)
+
+    def note(self, text: str) -> None:
+        """Write a line; bars stay below it."""
+        notices.print(text, soft_wrap=True, markup=False, highlight=False)
+
+    def _end(self, stage: str) -> None:
+        del self._said_at[stage]
+        self._say(stage, "done,", self._tasks[stage])
+
+    def _say(self, stage: str, how: str, task: Task) -> None:
+        if not self._is_drawn:
+            work = " at ".join(filter(None, (_amount(task), _rate(task))))
+            said = ", ".join((work, *_times(task, " elapsed")))
+            self.note(" ".join(filter(None, (f"{stage}:", how, said))))
+
+
+class _Column(ProgressColumn):
+    """A column of a bar that a function writes."""
+
+    def __init__(self, write: Callable[[Task], str]) -> None:
+        """Write with this function."""
+        super().__init__(Column(no_wrap=True, justify="right"))
+        self._write = write
+
+    def render(self, task: Task) -> Text:
+        """Return the column's text."""
+        return Text(self._write(task), "progress.percentage")
+
+
+def _amount(task: Task) -> str:
+    done = f"{int(task.completed):,}"
+    if not task.total or task.finished:
+        return done
+    return f"{done}/{int(task.total):,} {int(100 * task.completed / task.total)}%"
+
+
+def _rate(task: Task) -> str:
+    """Return the work of a second: lately, and of a stage that is done on the whole."""
+    speed = None if task.finished else task.speed
+    if speed is None and task.elapsed:
+        speed = task.completed / task.elapsed
+    return f"{speed:,.0f}/s" if speed and speed >= 10 else f"{speed:,.1f}/s" if speed else ""
+
+
+def _times(task: Task, suffix: str) -> list[str]:
+    times = [_clock(task.finished_time if task.finished_time is not None else task.elapsed or 0.0) + suffix]
+    if not task.finished and task.time_remaining is not None:
+        times.append(f"{_clock(task.time_remaining)} left")
+    return times
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
 
 
 def plain_table(*columns: str) -> Table:
@@ -175,15 +281,27 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
-def summarise(imported: Imported | None, report: Report, result: Mapping[str, Any]) -> None:
-    """Print the one table at the end of a job: outcomes and seconds by stage, then where the result is."""
-    table = plain_table("stage", "rows", *OUTCOMES, "seconds", "made", "reused")
+def summarise(imported: Imported | None, report: Report, result: Mapping[str, Any], engine: str | None = None) -> None:
+    """Print the one table at the end of a job: outcomes and seconds by stage, then where the result is.
+
+    Args:
+        imported: What the import did; None if there was none.
+        report: What the stages did.
+        result: What else to show, by name.
+        engine: Which engine ran and why, such as `local: 1.2 MiB of logs, Ray from 16`; None if none was chosen.
+    """
+    rows: list[tuple[str, Mapping[str, int], float, int, int]] = [
+        (stage, outcomes, report.seconds[stage], report.made[stage], report.reused[stage])
+        for stage, outcomes in report.outcomes.items()
+    ]
     if imported is not None and imported.number is not None:
-        counts = (str(imported.files), str(imported.known_files))
-        table.add_row("import", *_counts(imported.outcomes), f"{imported.seconds:.2f}", *counts)
-    for stage, outcomes in report.outcomes.items():
-        counts = (str(report.made[stage]), str(report.reused[stage]))
-        table.add_row(stage, *_counts(outcomes), f"{report.seconds[stage]:.2f}", *counts)
+        rows.insert(0, ("import", imported.outcomes, imported.seconds, imported.files, imported.known_files))
+    # All of them would not fit on a terminal of 80 columns.
+    shown = [name for name in OUTCOMES if any(outcomes.get(name) for _, outcomes, *_ in rows)]
+    table = plain_table("stage", "rows", *shown, "seconds", "made", "reused")
+    for stage, outcomes, seconds, made, reused in rows:
+        counts = [f"{outcomes[name]:,}" if outcomes.get(name) else "-" for name in shown]
+        table.add_row(stage, f"{sum(outcomes.values()):,}", *counts, f"{seconds:,.2f}", f"{made:,}", f"{reused:,}")
     console.print(table)
     if imported is not None:
         if imported.known_files:
@@ -193,10 +311,7 @@ def summarise(imported: Imported | None, report: Report, result: Mapping[str, An
             console.print(f"{imported.mended} damaged imports were written again")
         for reason, count in imported.reasons.items():
             console.print(f"  {count} x {escape(reason)}", highlight=False)
+    if engine is not None:
+        result = {"engine": engine, **result}
     for name, value in result.items():
         console.print(f"[bold]{name}[/] {escape(str(value))}", highlight=False, soft_wrap=True)
-
-
-def _counts(outcomes: Mapping[str, int]) -> list[str]:
-    counts = [outcomes.get(outcome, 0) for outcome in OUTCOMES]
-    return [str(sum(counts)), *(str(count) if count else "-" for count in counts)]

@@ -18,6 +18,7 @@ from hgmem_core.config import ColumnsConfig, Config, InputConfig, RunConfig, Sto
 from hgmem_core.encoding import EncoderIdentity, Vectors
 from hgmem_core.recipes import RECIPES, AnyRecipe
 from hgmem_core.search import Filters, hits_of, rank_turns
+from pipelines.encoders import open_encoder
 from pipelines.progress import Progress, Silent
 from pipelines.rebuild import rebuild
 from pipelines.retriever import Retriever
@@ -58,7 +59,7 @@ def benchmark_build(one: InputConfig, repeats: int, progress: Progress) -> dict[
     with tempfile.TemporaryDirectory() as folder:
         for number in range(repeats + 1):
             store = StoreConfig(root=f"{folder}/store-{number}")
-            config = Config(store=store, inputs=[one], run=RunConfig(workers=1))
+            config = Config(store=store, inputs=[one], run=RunConfig(engine="local", workers=1))
             began = time.process_time()
             done = rebuild(config, encoder, NOW, Silent())
             cpu = time.process_time() - began
@@ -81,41 +82,59 @@ def benchmark_build(one: InputConfig, repeats: int, progress: Progress) -> dict[
     }
 
 
-def synthetic_input(log: Path) -> InputConfig:
-    """Return how a log of `pipelines.synthetic.write_log` is read."""
+def synthetic_input(*folders: Path) -> InputConfig:
+    """Return how logs of `pipelines.synthetic` are read."""
     columns = ColumnsConfig(id="id", session="session", time="time", speaker="speaker")
-    return InputConfig(format="jsonl", paths=[str(log)], namespace="bench/{user}", columns=columns)
+    return InputConfig(format="parquet", paths=[*map(str, folders)], namespace="bench/{user}", columns=columns)
 
 
-def benchmark_search(config: Config, queries: Sequence[str], repeats: int, progress: Progress) -> dict[str, Any]:
+def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
+    """Return the median of some repeats, the least and the largest."""
+    return {name: round(of(values), digits) for name, of in (("median", median), ("min", min), ("max", max))}
+
+
+def benchmark_search(config: Config, queries: Sequence[str], repeats: int, free: bool) -> dict[str, Any]:
     """Measure searches in the largest namespace of the logs of `config`, query vectors given.
 
-    A search is everything after the query's vector: terms, lists, fusion, the ten hits with their texts.
+    A search is everything after the query's vector: terms, lists, fusion, the ten hits with their texts. To measure
+    one thread, call it in a process whose libraries start no others; `cpus_used` then is 1.
+
+    Args:
+        config: The logs, and the encoder that makes the vectors.
+        queries: What is asked, one after the other.
+        repeats: Rounds over all queries; one more before them warms up.
+        free: Whether a `FreeEncoder` of 384 dimensions takes the encoder's place.
 
     Returns:
-        Milliseconds of a search by recipe: median and 95th percentile over all queries and repeats.
+        Milliseconds of a search by recipe: median and 95th percentile over all queries and repeats, and the median of
+        each repeat.
     """
-    encoder = FreeEncoder(384)
+    encoder = FreeEncoder(384) if free else open_encoder(config.encoder)
     done = rebuild(config, encoder, NOW, Silent())
     retriever = Retriever(open_version(done.store, done.built.version), encoder)
     sizes = {name: len(index) for name in retriever.namespaces() if (index := retriever.namespace(name))}
     namespace = max(sizes, key=lambda name: sizes[name])
     vectors = retriever.encode(list(queries))
-    progress.start("search", len(RECIPES) * repeats)
-    times: dict[str, list[float]] = {}
+    times: dict[str, list[list[float]]] = {name: [] for name in RECIPES}
+    began, began_cpu = time.perf_counter(), time.process_time()
     for name, recipe in RECIPES.items():
         for repeat in range(repeats + 1):
             taken = [_time_search(retriever, namespace, recipe, *pair) for pair in zip(queries, vectors, strict=True)]
-            if repeat:  # the first round warms up
-                times.setdefault(name, []).extend(taken)
-                progress.advance("search", 1)
+            if repeat:
+                times[name].append(taken)
+    cpus = (time.process_time() - began_cpu) / (time.perf_counter() - began)
     return {
         "case": "search",
         "turns": sizes[namespace],
         "queries": len(queries),
         "repeats": repeats,
+        "encoder": "free" if free else config.encoder.name,
+        "cpus_used": round(cpus, 2),
         "p50_ms": {name: round(float(np.percentile(taken, 50)), 4) for name, taken in times.items()},
         "p95_ms": {name: round(float(np.percentile(taken, 95)), 4) for name, taken in times.items()},
+        "p50_ms_of_each_repeat": {
+            name: [round(float(np.percentile(one, 50)), 4) for one in taken] for name, taken in times.items()
+        },
     }
 
 
@@ -138,5 +157,11 @@ def machine() -> dict[str, Any]:
         ),
         platform.machine(),
     )
-    cores = len(os.sched_getaffinity(0))
-    return {"cpu": model, "cores": cores, "python": platform.python_version(), "hgmem": __version__}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(memory),
+        "python": platform.python_version(),
+        "hgmem": __version__,
+    }

@@ -32,8 +32,10 @@ def write_file(path: Path, payload: Payload) -> dict[str, Any]:
         with pa.ipc.new_file(path, payload.schema) as writer:
             writer.write_table(payload)
     else:
-        # Vectors do not compress: zstd would spend most of a stage's time on them.
-        pq.write_table(payload, path, compression="none" if "vector" in payload.column_names else "zstd")
+        # Vectors do not compress: zstd would spend most of a stage's time on them. List items keep their name, so that
+        # a table that was read back is written to the same bytes.
+        compression = "none" if "vector" in payload.column_names else "zstd"
+        pq.write_table(payload, path, compression=compression, use_compliant_nested_type=False)
     return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 

@@ -1,16 +1,17 @@
 """The import stage: log files to MESSAGE rows by bucket. The one shuffle, streaming, in bounded memory.
 
-Rows are cut by bucket into spill files as they are read; at the end each bucket's spill becomes one part file. An
-import is the new files of one call: a file whose bytes were imported before with the same settings is left out. An
+A task reads a file and cuts its rows by bucket into spill files; then a task gathers what all spills hold of a bucket.
+An import is the new files of one call: a file whose bytes were imported before with the same settings is left out. An
 import that was damaged since is written again when all its files are there.
 """
 
 import time
+import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hgmem_core.config import ImportConfig, InputConfig
-from hgmem_core.ids import digest_of_parts, table_digest
+from hgmem_core.ids import digest_of_namespaces, digest_of_parts, namespace_digests
 from hgmem_core.importers import IMPORTERS
 from hgmem_core.messages import OUTCOMES, Dropped, Message
 from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, conform
 from hgmem_core.turns import messages_table, number_equals
-from pipelines.files import RESTORE, StoreError, file_sha256
-from pipelines.imports import Import, part_name, read_imports
+from pipelines.files import RESTORE, StoreError, file_sha256, write_file
+from pipelines.imports import Import, digests_name, digests_table, part_name, read_imports
 from pipelines.log_files import check_columns, expand_paths, open_rows
-from pipelines.progress import Progress
-from pipelines.spill import Spill
+from pipelines.run import Run
+from pipelines.spill import Spill, spilled
 from pipelines.store import Output, Store
 
-IMPORT_REVISION = 2
+IMPORT_REVISION = 3
 """Raised when an equal file and equal settings give other messages."""
 
 CHUNK_MESSAGES = 4_096
+
+FILE_ROWS = 1 << 40
+"""Between the rows of one file and those of the next, so that each file numbers its own; above the rows of any file."""
 
 
 class ImportFailed(RuntimeError):
@@ -60,7 +64,9 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class LogFile:
+    """A log file, named and digested."""
+
     path: str
     label: str
     """Its path below the folder that all files share, to name rows with."""
@@ -70,20 +76,18 @@ class _File:
 
     @property
     def key(self) -> str:
+        """What it is known by: its bytes and the settings it is read with."""
         return f"{self.sha256}:{self.settings}"
 
 
-def import_logs(
-    store: Store, inputs: Sequence[InputConfig], config: ImportConfig, ingested_at: datetime, progress: Progress
-) -> Imported:
+def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, ingested_at: datetime) -> Imported:
     """Import the files of `inputs` that the store does not know.
 
     Args:
-        store: Where to.
+        run: Where to, and what does the work.
         inputs: The logs; their files are looked at before anything is read.
         config: Limits.
         ingested_at: The time of this import, kept with every row.
-        progress: Told of rows read.
 
     Raises:
         LogFileError: A file is missing, empty, of another format, or lacks a named column.
@@ -91,7 +95,7 @@ def import_logs(
         StoreError: An earlier import is damaged and its logs now give other messages.
     """
     began = time.perf_counter()
-    store.sweep()
+    store = run.store
     files = _files(inputs, config)
     by_key = {file.key: file for file in files}
     imports = read_imports(store)
@@ -99,14 +103,17 @@ def import_logs(
     lost = [one for one in imports if by_key.keys() >= set(one.entry.files) and one.is_damaged(store)]
     new = [file for key, file in by_key.items() if key not in known]
     if new or lost:
-        progress.start("import", None)
+        run.progress.start("import", None)
     for one in lost:
-        _write_again(store, one, [by_key[key] for key in one.entry.files], config, progress)
+        # The same logs at the time of then give the same files.
+        again = Shuffle(store, [by_key[key] for key in one.entry.files], config, one.entry.ingested_at)
+        _shuffle(run, again, one.entry.identity, one)
     if not new:
         return Imported(None, 0, len(files), {}, 0, time.perf_counter() - began, mended=len(lost))
     identity = digest_of_parts([str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)])
-    with _read(store, new, config, ingested_at, progress) as spill:
-        output = _keep(store, identity, spill, ingested_at)
+    output, counts = _shuffle(run, Shuffle(store, new, config, ingested_at), identity)
+    run.lease.check()
+    run.progress.finish("import")
     entry = {
         "import": identity,
         "files": [file.key for file in new],
@@ -118,42 +125,79 @@ def import_logs(
         number=store.append_numbered("imports", entry),
         files=len(new),
         known_files=len(files) - len(new),
-        outcomes={outcome: spill.outcomes[outcome] for outcome in OUTCOMES},
+        outcomes={outcome: counts.outcomes[outcome] for outcome in OUTCOMES},
         turns=output.manifest["turns"],
         seconds=time.perf_counter() - began,
-        reasons=dict(spill.reasons.most_common(10)),
+        reasons=dict(counts.reasons.most_common(10)),
         mended=len(lost),
     )
 
 
-@contextmanager
-def _read(
-    store: Store, files: Sequence[_File], config: ImportConfig, ingested_at: datetime, progress: Progress
-) -> Iterator[Spill]:
+@dataclass(slots=True)
+class _Counts:
+    outcomes: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def add(self, read: Mapping[str, Any]) -> None:
+        self.outcomes.update(read["outcomes"])
+        self.reasons.update(read["reasons"])
+        self.faults.update(read["faults"])
+
+
+def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None = None) -> tuple[Output, _Counts]:
+    """Read the files, gather the buckets, and keep the import's output.
+
+    Args:
+        run: Does the work.
+        shuffle: What to read.
+        identity: The name of the output.
+        earlier: The import that is written again, if it is not a new one.
+    """
+    store, counts = shuffle.store, _Counts()
     with store.workspace() as folder:
-        spill = Spill(folder, store.buckets)
-        first_row = 0
-        for number, file in enumerate(files):
-            first_row = _read_file(file, number, first_row, config, ingested_at, spill, progress)
-        spill.flush()
-        _refuse_many_rejects(spill.outcomes, spill.faults, config)
-        yield spill
+        folders: dict[int, str] = {}
+        buckets: set[int] = set()
+        files = range(len(shuffle.files))
+        for number, read in run.engine.map("imports", partial(shuffle.read_file, folder), files):
+            counts.add(read)
+            folders[number] = read["folder"]
+            buckets.update(read["buckets"])
+            run.progress.advance("import", sum(read["outcomes"].values()))
+        _refuse_many_rejects(counts.outcomes, counts.faults, shuffle.config)
+        draft = folder / "output"
+        draft.mkdir()
+        listed: dict[str, Any] = {}
+        parts: dict[str, dict[str, Any]] = {}
+        gather = partial(shuffle.gather, folder, [folders[number] for number in files])
+        for bucket, gathered in run.engine.map("buckets", gather, sorted(buckets)):
+            for name, about in gathered["files"].items():
+                (folder / gathered["folder"] / name).rename(draft / name)
+                listed[name] = about
+            if gathered["part"] is not None:
+                parts[str(bucket)] = gathered["part"]
+        if earlier is not None and parts != earlier.parts_json():
+            raise StoreError(
+                f"{earlier.path} is damaged, or this software reads its logs otherwise than the one that imported "
+                f"them; {RESTORE}"
+            )
+        about = {
+            "parts": parts,
+            "turns": sum(part["rows"] for part in parts.values()),
+            "outcomes": dict(counts.outcomes),
+            "ingested_at": shuffle.ingested_at.isoformat(),
+        }
+        return store.finish(draft, store.output_folder("import", identity), listed, about), counts
 
 
-def _write_again(store: Store, one: Import, files: Sequence[_File], config: ImportConfig, progress: Progress) -> None:
-    """Put what an import held back in its place: the same logs at the time of then give the same files."""
-    with _read(store, files, config, one.entry.ingested_at, progress) as spill:
-        _keep(store, one.entry.identity, spill, one.entry.ingested_at, one)
-
-
-def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[_File]:
+def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[LogFile]:
     listed = [(path, one) for one in inputs for path in expand_paths(one.paths)]
     labels = _labels([path for path, _ in listed])
     files = []
     for (path, one), label in zip(listed, labels, strict=True):
         check_columns(path, one)
         settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(config.max_turn_chars)])
-        files.append(_File(path, label, file_sha256(Path(path)), settings, one))
+        files.append(LogFile(path, label, file_sha256(Path(path)), settings, one))
     return files
 
 
@@ -178,25 +222,74 @@ def _short_names(paths: Sequence[str]) -> list[str]:
     return list(paths)
 
 
-def _read_file(
-    file: _File,
-    number: int,
-    first_row: int,
-    config: ImportConfig,
-    ingested_at: datetime,
-    spill: "Spill",
-    progress: Progress,
-) -> int:
-    results = IMPORTERS[file.input.format](open_rows(file.path, file.input), file.input)
-    base = Path(file.path).name
-    while chunk := list(islice(results, CHUNK_MESSAGES)):
-        messages = [item for item in chunk if isinstance(item, Message)]
-        table = messages_table(messages, first_row, ingested_at, config.max_turn_chars)
-        first_row += table.num_rows
-        spill.add_messages(table, number)
-        spill.add_outcomes([_result(item, file.label + item.row_id.removeprefix(base)) for item in chunk])
-        progress.advance("import", len(chunk))
-    return first_row
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Reads log files and gathers their rows by bucket; travels to other processes.
+
+    What an attempt writes is in a folder of its own, which only its result names: an attempt that was given up for lost
+    and goes on all the same disturbs nobody.
+
+    Attributes:
+        store: Where to.
+        files: In order.
+        config: Limits.
+        ingested_at: The time of the import.
+    """
+
+    store: Store
+    files: Sequence[LogFile]
+    config: ImportConfig
+    ingested_at: datetime
+
+    def read_file(self, workspace: Path, number: int) -> dict[str, Any]:
+        """Read the file of that number into a spill; return its folder, its buckets and what became of its rows."""
+        file = self.files[number]
+        folder = _fresh_folder(workspace)
+        spill = Spill(folder, self.store.buckets)
+        results = IMPORTERS[file.input.format](open_rows(file.path, file.input), file.input)
+        base = Path(file.path).name
+        row = number * FILE_ROWS
+        while chunk := list(islice(results, CHUNK_MESSAGES)):
+            messages = [item for item in chunk if isinstance(item, Message)]
+            table = messages_table(messages, row, self.ingested_at, self.config.max_turn_chars)
+            row += table.num_rows
+            spill.add_messages(table)
+            spill.add_outcomes([_result(item, file.label + item.row_id.removeprefix(base)) for item in chunk])
+        return {
+            "folder": folder.name,
+            "buckets": spill.buckets(),
+            "outcomes": dict(spill.outcomes),
+            "reasons": dict(spill.reasons),
+            "faults": dict(spill.faults),
+        }
+
+    def gather(self, workspace: Path, spills: Sequence[str], bucket: int) -> dict[str, Any]:
+        """Write what spills hold of a bucket; return the folder, its files, and the part of the import that it is."""
+        folder = _fresh_folder(workspace)
+        folders = [workspace / name for name in spills]
+        files: dict[str, pa.Table] = {}
+        part = None
+        rows = spilled(folders, "messages", bucket)
+        if rows is not None:
+            messages = _number_by_file(rows)
+            digests = namespace_digests(messages, MESSAGE)
+            files[part_name(bucket)] = messages
+            files[digests_name(bucket)] = digests_table(digests)
+            part = {"rows": messages.num_rows, "digest": digest_of_namespaces(digests)}
+        results = spilled(folders, "results", bucket)
+        if results is not None:
+            files[f"outcomes-{bucket:05d}.parquet"] = _outcome_table(results)
+            rejects = _reject_table(results)
+            if rejects.num_rows:
+                files[f"rejects-{bucket:05d}.parquet"] = rejects
+        listed = {name: write_file(folder / name, table) for name, table in files.items()}
+        return {"folder": folder.name, "files": listed, "part": part}
+
+
+def _fresh_folder(workspace: Path) -> Path:
+    folder = workspace / uuid.uuid4().hex
+    folder.mkdir()
+    return folder
 
 
 def _result(item: Message | Dropped, row_id: str) -> dict[str, Any]:
@@ -218,40 +311,11 @@ def _refuse_many_rejects(outcomes: Counter[str], faults: Counter[str], config: I
         )
 
 
-def _keep(store: Store, identity: str, spill: Spill, ingested_at: datetime, earlier: Import | None = None) -> Output:
-    parts: dict[str, dict[str, Any]] = {}
-    files: dict[str, pa.Table] = {}
-    for bucket, table in spill.buckets("messages"):
-        messages = _number_by_file(table)
-        files[part_name(bucket)] = messages
-        parts[str(bucket)] = {"rows": messages.num_rows, "digest": table_digest(messages, MESSAGE)}
-    for bucket, results in spill.buckets("results"):
-        files[f"outcomes-{bucket:05d}.parquet"] = _outcome_table(results)
-        rejects = _reject_table(results)
-        if rejects.num_rows:
-            files[f"rejects-{bucket:05d}.parquet"] = rejects
-    if earlier is not None and parts != earlier.parts_json():
-        raise StoreError(
-            f"{earlier.path} is damaged, or this software reads its logs otherwise than the one that imported them; "
-            f"{RESTORE}"
-        )
-    about = {
-        "parts": parts,
-        "turns": sum(part["rows"] for part in parts.values()),
-        "outcomes": dict(spill.outcomes),
-        "ingested_at": ingested_at.isoformat(),
-    }
-    return store.keep(store.output_folder("import", identity), files, about)
-
-
 def _number_by_file(table: pa.Table) -> pa.Table:
     """Give equal messages of one file their own ids; rows of a file are neighbours."""
-    numbers = table.column("file").to_numpy()
+    numbers = table.column("row").to_numpy() // FILE_ROWS
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    messages = table.drop_columns(["file"])
-    by_file: Iterable[pa.Table] = (
-        number_equals(messages.slice(start, stop - start)) for start, stop in pairwise(bounds)
-    )
+    by_file: Iterable[pa.Table] = (number_equals(table.slice(start, stop - start)) for start, stop in pairwise(bounds))
     return conform(pa.concat_tables(by_file), MESSAGE)
 
 

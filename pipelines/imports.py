@@ -4,7 +4,7 @@ An import cannot be made from anything else in the store. Damage to it is refuse
 them again writes the same files to the same place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
+from hgmem_core.lineage import select
 from pipelines.files import StoreError, damage_of, read_as
 from pipelines.store import Output, Store
 
@@ -76,13 +77,12 @@ class Import:
         except StoreError:
             return True
 
-    def messages(self, store: Store, bucket: int) -> pa.Table:
-        """Return its MESSAGE rows of a bucket.
+    def table(self, store: Store, name: str) -> pa.Table:
+        """Return one of its tables.
 
         Raises:
             StoreError: The file is not as it was written.
         """
-        name = part_name(bucket)
         output = self.output(store)
         damage = damage_of(self.folder / name, output.manifest["files"].get(name))
         if damage:
@@ -112,13 +112,34 @@ class ImportedPart:
         """What they say; the time of the import does not count."""
         return self.origin.entry.parts[self.bucket].digest
 
-    def read(self) -> pa.Table:
-        """Return its MESSAGE rows.
+    def digests(self) -> Mapping[str, str]:
+        """Return the digest of what the messages of each namespace say.
 
         Raises:
             StoreError: The file is not as it was written; names the logs to import again.
         """
-        return self.origin.messages(self.store, self.bucket)
+        names, digests = self.origin.table(self.store, digests_name(self.bucket)).columns
+        return dict(zip(names.to_pylist(), digests.to_pylist(), strict=True))
+
+    def read(self, namespaces: Set[str] | None = None) -> pa.Table:
+        """Return its MESSAGE rows, or those of some namespaces.
+
+        Raises:
+            StoreError: The file is not as it was written; names the logs to import again.
+        """
+        messages = self.origin.table(self.store, part_name(self.bucket))
+        return messages if namespaces is None else select(messages, namespaces)
+
+
+def digests_table(digests: Mapping[str, str]) -> pa.Table:
+    """Return the digests of a bucket's namespaces as an import keeps them, beside their messages."""
+    columns = {"namespace": list(digests), "digest": list(digests.values())}
+    return pa.table({name: pa.array(column, pa.large_string()) for name, column in columns.items()})
+
+
+def digests_name(bucket: int) -> str:
+    """Return the name of a bucket's digests in an import's output."""
+    return f"digests-{bucket:05d}.parquet"
 
 
 def part_name(bucket: int) -> str:

@@ -48,6 +48,7 @@ class MiniLM:
         Raises:
             EncoderError: The weights package is missing, or its files are not the pinned ones.
         """
+        self._cache_dir = cache_dir
         folder = package_folder(MODULE, REQUIREMENT) / "model"
         self._tokenizer = Tokenizer.from_file(str(verified(folder / "tokenizer.json", TOKENIZER_SHA256, REQUIREMENT)))
         # The file asks for texts to be cut and padded to 128 tokens.
@@ -60,6 +61,10 @@ class MiniLM:
         options.inter_op_num_threads = 1
         model = cached_model(folder, cache_dir)
         self._session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+    def __reduce__(self) -> tuple[type["MiniLM"], tuple[Path]]:
+        """Travel to another process as what it takes to open the encoder there."""
+        return MiniLM, (self._cache_dir,)
 
     @property
     def identity(self) -> EncoderIdentity:

@@ -14,6 +14,14 @@ class Progress(Protocol):
         """Report that `amount` more of a stage's work is done."""
         ...
 
+    def finish(self, stage: str) -> None:
+        """Report that a stage is done; one with a known amount of work is when all of it was reported."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something that whoever watches should know, in one line; nothing of what the logs hold."""
+        ...
+
 
 class Silent:
     """Shows nothing."""
@@ -23,3 +31,9 @@ class Silent:
 
     def advance(self, stage: str, amount: int) -> None:
         """Ignore the report."""
+
+    def finish(self, stage: str) -> None:
+        """Ignore the report."""
+
+    def note(self, text: str) -> None:
+        """Ignore the note."""

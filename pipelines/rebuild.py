@@ -6,24 +6,32 @@ from datetime import datetime
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from pipelines.build import Built, build
+from pipelines.engine import Choice
 from pipelines.import_stage import Imported, import_logs
 from pipelines.progress import Progress
+from pipelines.run import open_run
 from pipelines.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A store, what was imported into it (None without inputs), and the version that was published."""
+    """A store, what was imported into it (None without inputs), the version that was published, and what ran."""
 
     store: Store
     imported: Imported | None
     built: Built
+    engine: Choice
 
 
 def rebuild(config: Config, encoder: Encoder, ingested_at: datetime, progress: Progress) -> Rebuilt:
-    """Import those inputs of `config` that its store does not know, then build and publish."""
-    store = Store.make(config.store.root, config.store.buckets)
-    imported = None
-    if config.inputs:
-        imported = import_logs(store, config.inputs, config.imports, ingested_at, progress)
-    return Rebuilt(store, imported, build(store, config, encoder, progress))
+    """Import those inputs of `config` that its store does not know, then build and publish.
+
+    Raises:
+        StoreError: The store cannot be used, or another job holds it.
+        LogFileError: A log is missing or not what the configuration says.
+        ImportFailed: Too many rows were rejected.
+        ClusterError: Ray cannot do the work.
+    """
+    with open_run("rebuild", config, ingested_at, progress) as run:
+        imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
+        return Rebuilt(run.store, imported, build(run, config, encoder), run.choice)

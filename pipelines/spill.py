@@ -1,15 +1,15 @@
-"""The one shuffle: rows cut by bucket while a log is read, in bounded memory."""
+"""The one shuffle: rows of a log file cut by bucket while it is read, in bounded memory, then taken up by bucket."""
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from hgmem_core.ids import bucket_of
-from pipelines.store import open_arrow, write_file
 
 SPILL_BYTES = 64 << 20
 """Rows held in memory before they are written to files."""
@@ -18,11 +18,18 @@ RESULT = pa.schema([(name, pa.large_string()) for name in ("namespace", "row_id"
 """What became of a log row: OUTCOME without its stage, and the raw text of a refused row."""
 
 
+Kind = Literal["messages", "results"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_BUCKETS = b"hgmem.buckets"
+"""In a spill file's metadata: whose rows each of its batches are."""
+
+
 class Spill:
-    """Rows by bucket: in memory up to `SPILL_BYTES`, then in files of the workspace."""
+    """The rows of one log file by bucket: in memory up to `SPILL_BYTES`, then in files of a folder."""
 
     def __init__(self, folder: Path, buckets: int) -> None:
-        """Begin without rows; `folder` is empty and stays until the spill was read."""
+        """Begin without rows in an empty folder."""
         self.outcomes: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
@@ -32,11 +39,12 @@ class Spill:
         self._bucket_of: dict[str, int] = {}
         self._held: dict[tuple[str, int], list[pa.Table]] = {}
         self._held_bytes = 0
-        self._files: dict[tuple[str, int], list[Path]] = {}
+        self._flushes = 0
+        self._written: set[int] = set()
 
-    def add_messages(self, table: pa.Table, file: int) -> None:
-        """Add MESSAGE rows of the file with that number."""
-        self._add("messages", table.append_column("file", pa.array(np.full(table.num_rows, file, np.int32))))
+    def add_messages(self, table: pa.Table) -> None:
+        """Add MESSAGE rows."""
+        self._add("messages", table)
 
     def add_outcomes(self, results: Sequence[Mapping[str, Any]]) -> None:
         """Add what became of log rows: the columns of `RESULT`; counts them."""
@@ -65,17 +73,34 @@ class Spill:
         return self._bucket_of[namespace]
 
     def flush(self) -> None:
-        """Write what is held in memory to files."""
-        for (kind, bucket), tables in self._held.items():
-            files = self._files.setdefault((kind, bucket), [])
-            path = self._folder / f"{kind}-{bucket:05d}-{len(files):05d}.arrow"
-            write_file(path, pa.concat_tables(tables))
-            files.append(path)
-        self._held.clear()
+        """Write what is held in memory: a file of each kind, a batch of each bucket."""
+        for kind in KINDS:
+            held = {bucket: self._held.pop((kind, bucket)) for found, bucket in sorted(self._held) if found == kind}
+            if held:
+                self._write(self._folder / f"{kind}-{self._flushes:05d}.arrow", held)
+        self._flushes += 1
         self._held_bytes = 0
 
-    def buckets(self, kind: Literal["messages", "results"]) -> Iterator[tuple[int, pa.Table]]:
-        """Yield each bucket that has rows of a kind, with all of them in their order."""
-        for (found, bucket), files in sorted(self._files.items()):
-            if found == kind:
-                yield bucket, pa.concat_tables([open_arrow(path) for path in files])
+    def _write(self, path: Path, held: Mapping[int, Sequence[pa.Table]]) -> None:
+        schema = next(iter(held.values()))[0].schema.with_metadata({_BUCKETS: json.dumps(list(held))})
+        with pa.ipc.new_file(path, schema) as writer:
+            for tables in held.values():
+                [batch] = pa.concat_tables(tables).combine_chunks().to_batches()
+                writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+        self._written.update(held)
+
+    def buckets(self) -> list[int]:
+        """Write what is held in memory and return the buckets that have rows."""
+        self.flush()
+        return sorted(self._written)
+
+
+def spilled(folders: Iterable[Path], kind: Kind, bucket: int) -> pa.Table | None:
+    """Return the rows of a kind that a bucket has in some spills, in their order; None if there are none."""
+    batches = []
+    for path in (path for folder in folders for path in sorted(folder.glob(f"{kind}-*.arrow"))):
+        with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+            buckets = json.loads(reader.schema.metadata[_BUCKETS])
+            if bucket in buckets:
+                batches.append(reader.get_batch(buckets.index(bucket)).replace_schema_metadata(None))
+    return pa.Table.from_batches(batches) if batches else None

@@ -43,6 +43,10 @@ class StaticEncoder:
         weights = load_file(verified(weights_path, WEIGHTS_SHA256, REQUIREMENT))
         self._vectors: Vectors = weights["embedding.weight"].astype(np.float32)
 
+    def __reduce__(self) -> tuple[type["StaticEncoder"], tuple[()]]:
+        """Travel to another process as what it takes to open the encoder there."""
+        return StaticEncoder, ()
+
     @property
     def identity(self) -> EncoderIdentity:
         """Which encoder this is."""

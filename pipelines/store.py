@@ -6,6 +6,8 @@
     versions/<id>/manifest.json     which outputs make a version
     current/000001.json             the pointer: the highest number names the current version
     tmp/                            unfinished work; nothing reads it
+    lease.json                      who works on the store right now (pipelines.lease)
+    logs/                           what jobs did (pipelines.job_log)
 
 A folder appears under its final name in one step, with its manifest inside: what has no manifest does not exist. The
 manifest carries a checksum of its own and the size and sha256 of each file, so that damage is noticed before use. An
@@ -16,6 +18,7 @@ import errno
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
+from hgmem_core.lineage import Lineage
 from hgmem_core.schemas import SCHEMA_VERSION
 from pipelines.files import (
     Payload,
@@ -41,8 +45,10 @@ from pipelines.files import (
     seal,
     write_file,
 )
+from pipelines.hosts import host_id, is_gone
 
 __all__ = [
+    "DamagedOutput",
     "Output",
     "Payload",
     "Store",
@@ -53,11 +59,30 @@ __all__ = [
     "write_file",
 ]
 
+LINEAGE_FILE = "lineage.parquet"
+"""Of every output of a bucket: what each namespace was made from."""
+
 NEW_BUCKETS = 8
 """Of a store made without saying how many."""
 
 _RUN = uuid.uuid4().hex[:8]
 """Tells the workspaces of this process from those of an earlier one with the same id."""
+
+_ABANDONED_SECONDS = 24 * 3600
+"""After so long without a change, the workspace of another host is nobody's."""
+
+
+class DamagedOutput(StoreError):
+    """A file of an output is not as it was written; making the output again mends it."""
+
+    def __init__(self, folder: Path, message: str) -> None:
+        """Say which output."""
+        super().__init__(message)
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[type["DamagedOutput"], tuple[Path, str]]:
+        """Travel between processes whole."""
+        return DamagedOutput, (self.folder, str(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +93,19 @@ class Output:
     folder: Path
     manifest: Mapping[str, Any]
 
+    @property
+    def digest(self) -> str:
+        """What its tables say, times of import apart."""
+        return str(self.manifest["digest"])
+
+    def digests(self) -> Mapping[str, str]:
+        """Return what its tables say of each namespace.
+
+        Raises:
+            DamagedOutput: The file is not as it was written.
+        """
+        return Lineage.of(self.table(LINEAGE_FILE)).digests
+
     def damage(self, contents: bool = True) -> str | None:
         """Say which file is missing, truncated or, if `contents` are read, altered; None if none is."""
         found = (damage_of(self.folder / name, about, contents) for name, about in self.manifest["files"].items())
@@ -77,11 +115,11 @@ class Output:
         """Read one of its Parquet files.
 
         Raises:
-            StoreError: The file is not as it was written.
+            DamagedOutput: The file is not as it was written.
         """
         damage = damage_of(self.folder / name, self.manifest["files"].get(name))
         if damage:
-            raise StoreError(f"{damage}; run the rebuild again, which makes it again")
+            raise DamagedOutput(self.folder, f"{damage}; run the rebuild again, which makes it again")
         return pq.read_table(self.folder / name)
 
 
@@ -159,17 +197,31 @@ class Store:
         """
         with self.workspace() as draft:
             listed = {name: write_file(draft / name, payload) for name, payload in files.items()}
-            manifest = seal({**about, "files": listed})
-            (draft / "manifest.json").write_text(dump(manifest))
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            while not _moved(draft, folder):
-                found = self.find(folder)
-                if found is not None and found.damage() is None:
-                    return found
-                self._set_aside(folder)
+            return self.finish(draft, folder, listed, about)
+
+    def finish(
+        self, draft: Path, folder: Path, listed: Mapping[str, Mapping[str, Any]], about: Mapping[str, Any]
+    ) -> Output:
+        """Write the manifest of a folder in a workspace and show it as `folder`; see `keep`.
+
+        Args:
+            draft: Holds the files.
+            folder: The final name.
+            listed: The size and sha256 of each file, as `write_file` returns them.
+            about: What else the manifest holds.
+        """
+        manifest = seal({**about, "files": listed})
+        (draft / "manifest.json").write_text(dump(manifest))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        while not _moved(draft, folder):
+            found = self.find(folder)
+            if found is not None and found.damage() is None:
+                return found
+            self.set_aside(folder)
         return Output(folder.name, folder, manifest)
 
-    def _set_aside(self, folder: Path) -> None:
+    def set_aside(self, folder: Path) -> None:
+        """Remove a damaged output, so that it is made again; an intact one stays."""
         with self.workspace() as aside:
             moved = aside / folder.name
             with suppress(FileNotFoundError):  # another maker set it aside
@@ -182,7 +234,7 @@ class Store:
     @contextmanager
     def workspace(self) -> Iterator[Path]:
         """Give a fresh folder under `tmp/` and remove what is left of it."""
-        folder = self.root / "tmp" / f"{os.getpid()}-{_RUN}-{uuid.uuid4().hex}"
+        folder = self.root / "tmp" / f"{host_id()}-{os.getpid()}-{_RUN}-{uuid.uuid4().hex}"
         folder.mkdir(parents=True)
         try:
             yield folder
@@ -190,9 +242,12 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove what runs left under `tmp/` whose process on this machine is gone."""
+        """Remove what runs left under `tmp/`: of this host if their process is gone, of others if untouched for a day.
+
+        Whether a process of another host is gone cannot be seen from here.
+        """
         for folder in (self.root / "tmp").glob("*"):
-            if _is_left(folder.name):
+            if _is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def numbered(self, kind: str) -> list[tuple[int, Path]]:
@@ -232,17 +287,20 @@ def _number_name(number: int) -> str:
     return f"{number:06d}.json"
 
 
-def _is_left(workspace: str) -> bool:
-    """Say whether a workspace's process is gone; names that no workspace has are nobody's to remove."""
-    match = re.fullmatch(r"([0-9]{1,9})-([0-9a-f]+)(-[0-9a-f]+)?", workspace)
+def _is_left(workspace: Path) -> bool:
+    """Say whether nobody uses a workspace any more; names that no workspace has are nobody's to remove."""
+    match = re.fullmatch(r"(?:([A-Za-z0-9._]+_[0-9a-f]{8})-)?([0-9]{1,9})-([0-9a-f]+)(?:-[0-9a-f]+)?", workspace.name)
     if match is None:
         return False
-    pid = int(match[1])
-    if pid == os.getpid():
-        return match[2] != _RUN
-    with suppress(PermissionError):  # somebody else's process, and alive
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-    return False
+    host, pid, run = match[1] or host_id(), int(match[2]), match[3]  # earlier versions named no host
+    if host != host_id():
+        return _is_untouched(workspace, time.time() - _ABANDONED_SECONDS)
+    return run != _RUN if pid == os.getpid() else is_gone(pid)
+
+
+def _is_untouched(folder: Path, since: float) -> bool:
+    """Say whether nothing in a folder was changed since that time."""
+    try:
+        return all(path.lstat().st_mtime < since for path in (folder, *folder.rglob("*")))
+    except OSError:  # something vanished while it was looked at: somebody is at work
+        return False

@@ -25,10 +25,18 @@ def test_products_of_a_range_equal_the_matrix_product(path):
     assert len(vectors) == 50
 
 
+def test_products_of_some_rows_are_those_of_the_range(path):
+    vectors = open_faiss(path)
+    every = vectors.products(VECTORS[3], 0, 50)
+    for rows in ([4, 0, 49, 4], [], list(range(50))):
+        assert vectors.products_of(VECTORS[3], np.array(rows, np.int64)).tolist() == every[rows].tolist()
+
+
 def test_an_empty_index_is_valid(tmp_path):
     (tmp_path / "empty.faiss").write_bytes(to_faiss(np.zeros((0, 24), np.float32)))
     vectors = open_faiss(str(tmp_path / "empty.faiss"))
     assert (len(vectors), vectors.products(VECTORS[0], 0, 0).tolist()) == (0, [])
+    assert vectors.products_of(VECTORS[0], np.zeros(0, np.int64)).tolist() == []
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -42,6 +50,8 @@ def test_a_vector_that_is_not_finite_is_refused_by_its_row(value):
 def test_a_query_of_another_dimension_is_refused_with_both(path):
     with pytest.raises(VectorError, match=r"shape \(12,\); the index has 24 dimensions"):
         open_faiss(path).products(VECTORS[0, :12], 0, 5)
+    with pytest.raises(VectorError, match=r"shape \(12,\); the index has 24 dimensions"):
+        open_faiss(path).products_of(VECTORS[0, :12], np.arange(5))
 
 
 def test_what_is_no_flat_index_is_refused(tmp_path):

@@ -12,6 +12,7 @@ from hgmem_core.embeddings import embed_turns
 from hgmem_core.encoding import encode_texts
 from hgmem_core.graph import GraphError
 from hgmem_core.index import build_index
+from hgmem_core.namespace_graph import Lists
 from hgmem_core.ranking import Query
 from hgmem_core.recipes import RECIPES, CoarseToFine, Recipe
 from hgmem_core.search import Filters, rank_turns
@@ -64,7 +65,16 @@ def test_cosines_under_any_weight_are_those_of_the_propagated_vectors(index, lev
     vectors = vectors_of(index, level, weight)
     asked = query("a lemon cake in Lisbon").vector
     expected = vectors @ asked / np.linalg.norm(vectors, axis=1)
-    np.testing.assert_allclose(index.graph.cosines(level, asked, weight), expected, rtol=1e-4, atol=1e-5)
+    cosines = index.graph.cosines(level, asked, weight)
+    np.testing.assert_allclose(cosines, expected, rtol=1e-4, atol=1e-5)
+    some = np.flatnonzero(np.arange(len(cosines)) % 3 != 1)
+    assert index.graph.cosines(level, asked, weight, some).tolist() == cosines[some].tolist()
+
+
+def test_lists_of_some_rows_come_one_after_the_other():
+    lists = Lists(np.array([0, 2, 2, 5]), np.array([7, 8, 4, 5, 6]))
+    for rows, expected in (([2, 1, 0], [4, 5, 6, 7, 8]), ([1], []), ([0, 0], [7, 8, 7, 8]), ([], [])):
+        assert lists.of_all(np.array(rows, np.int64)).tolist() == expected
 
 
 def test_every_turn_is_in_an_episode_every_episode_in_a_topic_every_fact_has_sources(index):
@@ -115,10 +125,10 @@ def test_hypergraph_equals_its_formula_written_out(index, question):
     np.testing.assert_allclose(ranking.scores, expected[ranking.rows], rtol=1e-3, atol=1e-4)
 
 
-def stage(lexical, cosines, candidates, keep, depth=100):
+def stage(lexical, cosines, has_vector, candidates, keep, depth=100):
     score = dict.fromkeys(candidates, 0.0)
     by_words = sorted((node for node in candidates if lexical[node] > 0), key=lambda node: (-lexical[node], node))
-    by_cosine = sorted(candidates, key=lambda node: (-cosines[node], node))
+    by_cosine = sorted((node for node in candidates if has_vector[node]), key=lambda node: (-cosines[node], node))
     for ranked in (by_words[:depth], by_cosine[:depth]):
         for rank, node in enumerate(ranked, 1):
             score[node] += np.float32(1 / (60 + rank))
@@ -127,43 +137,55 @@ def stage(lexical, cosines, candidates, keep, depth=100):
     ]
 
 
+@pytest.mark.parametrize("speaker", [None, "Ana"])
 @pytest.mark.parametrize("recipe", [name for name, recipe in RECIPES.items() if isinstance(recipe, CoarseToFine)])
-def test_hypermem_equals_its_stages_written_out(index, recipe):
+def test_hypermem_equals_its_stages_written_out(index, recipe, speaker, monkeypatch):
+    nodes = sum(index.graph.counts.values())
+    monkeypatch.setattr(index.graph, "_has_vector", np.arange(nodes) % 4 != 0)
     graph, asked, settings = index.graph, query("my cello lesson in Lisbon"), RECIPES[recipe]
     lexical = index.bm25("graph", index.term_numbers(asked.terms))
+    passes = {row for row in range(len(index)) if speaker in (None, index.speaker_of(row))}
+
+    def passing(nodes, turns):
+        return [node for node in nodes if passes.intersection(turns.of(node).tolist())]
 
     def run(level, candidates, keep):
         cosines = graph.cosines(level, asked.vector, settings.propagation)
-        return stage(graph.level(level, lexical), cosines, candidates, keep)
+        return stage(graph.level(level, lexical), cosines, graph.has_vector(level), candidates, keep)
 
     episodes, facts = range(graph.counts["episode"]), range(graph.counts["fact"])
     if settings.topics:
-        topics = run("topic", range(graph.counts["topic"]), settings.topics)
+        every = range(graph.counts["topic"])
+        reached = [topic for topic in every if passing(graph.episodes_of_topic.of(topic), graph.turns_of_episode)]
+        topics = run("topic", reached, settings.topics)
         episodes = sorted({node for topic in topics for node in graph.episodes_of_topic.of(topic).tolist()})
     if settings.episodes:
-        episodes = run("episode", episodes, settings.episodes)
+        episodes = run("episode", passing(episodes, graph.turns_of_episode), settings.episodes)
         facts = sorted({node for episode in episodes for node in graph.facts_of_episode.of(episode).tolist()})
     else:
         episodes = []
-    facts = run("fact", facts, settings.facts)
-    ranking = rank_turns(index, asked, settings, Filters(), 1_000)
+    facts = run("fact", passing(facts, graph.turns_of_fact), settings.facts)
+    ranking = rank_turns(index, asked, settings, Filters(speaker=speaker), 1_000)
     assert (ranking.facts.tolist(), ranking.episodes.tolist()) == (facts, episodes)
     turns = [row for fact in facts for row in graph.turns_of_fact.of(fact).tolist()]
     turns += [row for episode in episodes for row in graph.turns_of_episode.of(episode).tolist()]
-    assert ranking.rows.tolist() == list(dict.fromkeys(turns))
+    assert ranking.rows.tolist() == [row for row in dict.fromkeys(turns) if row in passes]
 
 
 def test_a_reranker_orders_the_candidates_of_each_stage(index):
-    seen = []
+    seen = {}
 
     def rerank(asked, level, rows):
-        seen.append(level)
-        return -np.arange(len(rows), dtype=np.float32)
+        seen[level] = rows.tolist()
+        return np.arange(len(rows), dtype=np.float32)
 
     recipe = CoarseToFine("x", topics=1, episodes=1, facts=2)
     ranking = rank_turns(index, query("my cello lesson"), recipe, Filters(), 10, rerank=rerank)
-    assert seen == ["topic", "episode", "fact"]
-    assert len(ranking.facts) <= 2
+    assert list(seen) == ["topic", "episode", "fact"]
+    assert set(seen["episode"]) <= set(index.graph.episodes_of_topic.of(seen["topic"][-1]).tolist())
+    assert ranking.episodes.tolist() == seen["episode"][-1:]
+    assert set(seen["fact"]) <= set(index.graph.facts_of_episode.of(seen["episode"][-1]).tolist())
+    assert ranking.facts.tolist() == seen["fact"][:-3:-1]
 
 
 def test_filters_reach_the_hypergraph(index):

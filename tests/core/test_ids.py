@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hgmem_core.ids import bucket_of, check_namespace, content_id, table_digest
-from hgmem_core.schemas import QUERY, TURN
+from hgmem_core.ids import bucket_of, check_namespace, content_id, namespace_digests
+from hgmem_core.schemas import FACT, QUERY, TURN, embedding_schema
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(), st.text()), max_size=4))
@@ -53,10 +53,10 @@ def rows(count, chunks=1, offset=0):
 
 
 def test_digests_see_values_not_memory_layout():
-    assert table_digest(rows(12), QUERY) == table_digest(rows(12, chunks=5), QUERY)
+    assert namespace_digests(rows(12), QUERY) == namespace_digests(rows(12, chunks=5), QUERY)
     fresh = pa.Table.from_pylist(rows(12, offset=3).to_pylist(), QUERY.arrow)
-    assert table_digest(rows(12, offset=3), QUERY) == table_digest(fresh, QUERY)
-    assert table_digest(rows(12), QUERY) != table_digest(rows(11), QUERY)
+    assert namespace_digests(rows(12, offset=3), QUERY) == namespace_digests(fresh, QUERY)
+    assert namespace_digests(rows(12), QUERY) != namespace_digests(rows(11), QUERY)
 
 
 @pytest.mark.parametrize(("column", "value"), [("text", ""), ("position", 0), ("said_at", 0)])
@@ -66,18 +66,46 @@ def test_digests_tell_null_from_zero_and_one_value_from_another(column, value):
     base["ingested_at"] = 5
     table = pa.Table.from_pylist([base], TURN.arrow)
     other = pa.Table.from_pylist([{**base, column: value}], TURN.arrow)
-    assert table_digest(table, TURN) != table_digest(other, TURN)
+    assert namespace_digests(table, TURN) != namespace_digests(other, TURN)
 
 
 def test_the_time_of_import_is_outside_a_digest():
     base = {field.name: None for field in TURN.arrow} | {"namespace": "n", "ingested_at": 1}
     later = {**base, "ingested_at": 2}
-    digests = {table_digest(pa.Table.from_pylist([row], TURN.arrow), TURN) for row in (base, later)}
-    assert len(digests) == 1
+    first, second = (namespace_digests(pa.Table.from_pylist([row], TURN.arrow), TURN) for row in (base, later))
+    assert first == second
 
 
 def test_text_that_moves_between_rows_changes_the_digest():
     first = {"namespace": "n", "query_id": "q", "text": "ab", "group": "c"}
     second = {"namespace": "n", "query_id": "q", "text": "a", "group": "bc"}
     tables = [pa.Table.from_pylist([row, row], QUERY.arrow) for row in (first, second)]
-    assert table_digest(tables[0], QUERY) != table_digest(tables[1], QUERY)
+    assert namespace_digests(tables[0], QUERY) != namespace_digests(tables[1], QUERY)
+
+
+def test_a_namespace_has_the_same_digest_whatever_stands_beside_it():
+    facts = [
+        {"namespace": name, "fact_id": f"{name}{at}", "text": "t" * at, "keywords": ["k"] * at, "queries": []}
+        | {"entities": [name], "confidence": 0.5, "support": at, "turn_ids": [name], "place": None if at else "Lyon"}
+        | {"time_phrase": None, "valid_from": at, "valid_to": None, "superseded_by": None}
+        for name in "abc"
+        for at in range(3)
+    ]
+    whole = namespace_digests(pa.Table.from_pylist(facts, FACT.arrow), FACT)
+    alone = namespace_digests(pa.Table.from_pylist(facts[3:6], FACT.arrow), FACT)
+    assert list(whole) == ["a", "b", "c"]
+    assert alone == {"b": whole["b"]}
+    facts[4]["keywords"] = []
+    changed = namespace_digests(pa.Table.from_pylist(facts, FACT.arrow), FACT)
+    assert {name for name in whole if whole[name] != changed[name]} == {"b"}
+
+
+def test_vectors_are_part_of_a_digest():
+    schema = embedding_schema(2)
+    rows = [
+        {"namespace": "a", "level": "turn", "node_id": str(at), "variant": "base", "vector": [at, 0.5]} for at in (0, 1)
+    ]
+    other = [{**rows[0], "vector": [0, -0.5]}, rows[1]]
+    tables = [pa.Table.from_pylist(content, schema.arrow) for content in (rows, other)]
+    first, second = (namespace_digests(table, schema)["a"] for table in tables)
+    assert first != second

@@ -26,6 +26,16 @@ def test_scores_equal_those_of_bm25s(corpus, query):
     np.testing.assert_allclose(scores_of(corpus, query), expected, rtol=2e-6, atol=1e-7)
 
 
+@given(corpora, st.lists(st.integers(0, VOCABULARY - 1), max_size=40))
+def test_scores_are_added_up_in_double_precision(corpus, query):
+    postings = score_postings(count_tokens(corpus, VOCABULARY), 1.5, 0.75)
+    total = [0.0] * len(corpus)
+    for term in query:
+        for at in range(postings.offsets[term], postings.offsets[term + 1]):
+            total[postings.rows[at]] += float(postings.scores[at])
+    assert scores_of(corpus, query).tolist() == np.float32(total).tolist()
+
+
 def test_scores_equal_the_formula_written_out():
     corpus, query = [[0, 0, 1], [1, 2], [2, 2, 2, 3, 4]], [0, 2, 2]
     mean = np.mean([len(document) for document in corpus])

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from hgmem_core.embeddings import dated_texts
 from hgmem_core.encoding import encode_texts
-from hgmem_core.ranking import Query
-from hgmem_core.recipes import DEPTH, RECIPES, Recipe, RecipeError, find_recipe
+from hgmem_core.namespace_index import TieOrder
+from hgmem_core.ranking import Query, best_rows
+from hgmem_core.recipes import DEPTH, RECIPES, Leg, Recipe, RecipeError, find_recipe
 from hgmem_core.search import Filters, hits_of, rank_turns
 from hgmem_core.tokens import tokenizer
 from hgmem_core.turns import date_texts, merge_imports, turn_texts
@@ -148,6 +149,14 @@ def test_recipes_equal_their_definition_written_out(ana, recipe, question):
     assert rank_turns(ana, asked, RECIPES[recipe], Filters(), 10).rows.tolist() == expected
 
 
+def test_a_turn_in_no_list_is_not_found(ana):
+    recipe = Recipe("words", (Leg("bm25", "turn"), Leg("bm25", "prior")))
+    asked = query("tea")
+    matching = ana.bm25("prior", ana.term_numbers(asked.terms)) > 0
+    assert not matching.all()
+    assert sorted(rank_turns(ana, asked, recipe, Filters(), 100).rows.tolist()) == np.flatnonzero(matching).tolist()
+
+
 def test_nothing_in_one_namespace_changes_another(turns):
     alone = reader_of(turns.filter(np.array(turns.column("namespace").to_pylist()) == "acme/ana")).open("acme/ana")
     together = reader_of(turns).open("acme/ana")
@@ -260,6 +269,22 @@ def test_equal_scores_are_ordered_by_id():
     )
     ids = [hit.turn_id for hit in search(index, "same words", "bm25", k=5)[0]]
     assert ids == sorted(index.column("turn_id").to_pylist())[:5]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([1, 40, 2_500, 9_000]),
+    st.sampled_from([1, 2, 30, 100_000]),
+    st.sampled_from([0, 1, 10, 700]),
+)
+def test_the_best_rows_are_those_of_a_full_sort(seed, rows, levels, depth):
+    rng = np.random.default_rng(seed)
+    scores = (rng.integers(0, levels, rows) / 7 - 1).astype(np.float32) * rng.choice(np.float32([1, 0, -0.0]), rows)
+    rank = rng.permutation(rows)
+    candidates = np.flatnonzero(rng.random(rows) < 0.95)
+    expected = sorted(candidates.tolist(), key=lambda row: (-scores[row], rank[row]))[:depth]
+    assert best_rows(scores, candidates, depth, TieOrder.of(rank)).tolist() == expected
 
 
 def test_explanations_tell_each_lists_rank(ana):

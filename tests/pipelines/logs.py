@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 
 from hgmem_core.config import config_from
 from pipelines.encoders import open_encoder
+from pipelines.import_stage import import_logs
 from pipelines.progress import Silent
 from pipelines.rebuild import rebuild
+from pipelines.run import open_run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = {"id": "id", "session": "session", "time": "time", "speaker": "speaker"}
@@ -44,6 +46,13 @@ def run(config, now=NOW):
     return rebuild(config, open_encoder(config.encoder), now, Silent())
 
 
+def import_only(config):
+    """Import the logs of a configuration, and build nothing."""
+    with open_run("import", config, NOW, Silent()) as run:
+        return import_logs(run, config.inputs, config.imports, NOW)
+
+
 def files_of(root):
-    """Every file of a store by its relative path, with its bytes."""
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    """Every file of a store by its relative path, with its bytes; the logs of jobs apart."""
+    paths = [path for path in root.rglob("*") if path.is_file() and path.parent != root / "logs"]
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}

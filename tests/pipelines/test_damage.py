@@ -9,12 +9,10 @@ from datetime import timedelta
 import pytest
 
 from pipelines.encoders import open_encoder
-from pipelines.import_stage import import_logs
-from pipelines.progress import Silent
 from pipelines.retriever import Retriever
 from pipelines.store import Store, StoreError, open_arrow
 from pipelines.versions import INDEX_FILES, open_version
-from tests.pipelines.logs import NOW, config_of, files_of, rows, run, write_jsonl
+from tests.pipelines.logs import NOW, config_of, files_of, import_only, rows, run, write_jsonl
 
 LATER = NOW + timedelta(days=3)
 
@@ -87,7 +85,7 @@ def test_a_reader_keeps_what_it_has_mapped_while_its_version_is_mended(config):
     ("damaged", "reader"),
     [
         ("merge/*/turns", "encode_turns"), ("encode_turns/*/embeddings", "segment"), ("segment/*/episodes", "extract"),
-        ("extract/*/facts", "group"), ("extract/*/incidences", "consolidate"), ("consolidate/*/facts", "propagate"),
+        ("extract/*/facts", "group"), ("extract/*/incidences", "consolidate"), ("consolidate/*/facts", "index"),
         ("encode_facts/*/embeddings", "consolidate"), ("group/*/topics", "encode_topics"),
         ("propagate/*/embeddings", "index"), ("merge/*/turns", "index"),
     ],
@@ -190,10 +188,7 @@ def test_what_killed_runs_left_is_removed_by_the_next_import_or_build(config):
     alive = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         names = [f"{dead.stdout.decode().strip()}-0f", f"{alive.pid}-0f", f"{os.getpid()}-0f", "notes"]
-        for work in (
-            lambda: import_logs(store, config.inputs, config.imports, NOW, Silent()),
-            lambda: run(config.model_copy(update={"inputs": []})),
-        ):
+        for work in (lambda: import_only(config), lambda: run(config.model_copy(update={"inputs": []}))):
             for name in names:
                 (store.root / "tmp" / name).mkdir(parents=True, exist_ok=True)
             with store.workspace() as ours:

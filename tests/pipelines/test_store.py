@@ -1,10 +1,16 @@
 import json
+import os
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 
+from hgmem_core.schemas import SCHEMA_VERSION
+from pipelines.hosts import host_id
 from pipelines.store import Store, StoreError, create_json, open_arrow
 
 
@@ -21,9 +27,15 @@ def test_a_place_without_a_store_or_with_a_newer_one_is_refused(tmp_path):
         Store.open(tmp_path)
     Store.make(tmp_path / "store", 4)
     (tmp_path / "store" / "store.json").write_text('{"schema_version": 99, "buckets": 4}')
-    with pytest.raises(StoreError, match="tables of version 99; this software reads 1"):
+    with pytest.raises(StoreError, match=f"tables of version 99; this software reads {SCHEMA_VERSION}"):
         Store.open(tmp_path / "store")
-    for content in ('{"schema', "[]", "{}", '{"schema_version": 1}', '{"schema_version": 1, "buckets": 0}'):
+    for content in (
+        '{"schema',
+        "[]",
+        "{}",
+        f'{{"schema_version": {SCHEMA_VERSION}}}',
+        f'{{"schema_version": {SCHEMA_VERSION}, "buckets": 0}}',
+    ):
         (tmp_path / "store" / "store.json").write_text(content)
         with pytest.raises(StoreError, match=r"store\.json is damaged"):
             Store.open(tmp_path / "store")
@@ -114,6 +126,35 @@ def at_once(count, work):
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(begin, range(count)))
+
+
+def test_what_is_left_of_processes_that_are_gone_is_swept(tmp_path):
+    store, day = Store.make(tmp_path, 1), 24 * 3600
+    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    gone, run = done.stdout.decode().strip(), "0a1b2c3d-0123456789abcdef0123456789abcdef"
+    ages_s = {
+        f"{host_id()}-{gone}-{run}": 0,
+        f"{gone}-{run}": 0,
+        f"far_00000000-{os.getpid()}-{run}": day + 60,
+        f"{host_id()}-{os.getppid()}-{run}": 9 * day,
+        f"{os.getppid()}-12345678-{'1' * 32}": 9 * day,
+        f"far_00000000-{gone}-{run}": day - 60,
+        "notes": 9 * day,
+    }
+    with store.workspace() as ours:
+        ages_s[ours.name] = 9 * day
+        for name, age_s in ages_s.items():
+            (tmp_path / "tmp" / name / "inside").mkdir(parents=True, exist_ok=True)
+            changed = time.time() - age_s
+            os.utime(tmp_path / "tmp" / name / "inside", (changed, changed))
+            os.utime(tmp_path / "tmp" / name, (changed - 9 * day, changed - 9 * day))
+        store.sweep()
+        assert {path.name for path in tmp_path.glob("tmp/*")} == set(list(ages_s)[3:])
+
+
+def test_a_workspace_names_its_host_and_process(tmp_path):
+    with Store.make(tmp_path, 1).workspace() as folder:
+        assert folder.name.startswith(f"{host_id()}-{os.getpid()}-")
 
 
 def test_only_numbered_names_are_numbered_files(tmp_path):

@@ -10,6 +10,8 @@ from hgmem_core.recipes import DEFAULT_RECIPE
 from pipelines import build, publish
 from pipelines.encoders import open_encoder
 from pipelines.files import StoreError, seal
+from pipelines.lease import LeaseHeld, LeaseLost
+from pipelines.local_engine import LocalEngine
 from pipelines.retriever import Retriever
 from pipelines.store import Store
 from pipelines.versions import (
@@ -69,7 +71,8 @@ def test_files_of_two_versions_are_never_served_together(store):
 
 
 def test_an_undamaged_version_passes_every_check(store):
-    assert {path.rpartition("/")[2] for path in open_version(store).verify()} == {*INDEX_FILES, "outcomes.parquet"}
+    names = {path.rpartition("/")[2] for path in open_version(store).verify()}
+    assert names == {*INDEX_FILES, "outcomes.parquet", "lineage.parquet"}
     assert ask(store).hits
 
 
@@ -148,6 +151,7 @@ def test_a_rebuild_that_began_with_fewer_imports_leaves_a_newer_version(store, t
 
     def overtaken(*arguments, **named):
         monkeypatch.setattr(build, "publish", original)
+        (store.root / "lease.json").unlink()  # taken over in the moment after it was looked at
         done.append(run(newer).built)
         return original(*arguments, **named)
 
@@ -177,12 +181,44 @@ def test_a_newer_version_that_comes_between_the_look_and_the_number_counts(store
     assert current_version(store) == (2, newest)
 
 
-def test_publishers_at_once_get_one_number_each(store, tmp_path):
+def test_publishers_at_once_get_one_number_each(store):
     configs = [config_of(store.root, buckets=1, index={"k1": k1}) for k1 in (0.6, 0.7, 0.8, 0.9)]
+    [index] = (store.find(path) for path in store.root.glob("outputs/index/*"))
     with ThreadPoolExecutor(4) as pool:
-        builds = [done.built for done in pool.map(run, configs)]
-    assert sorted(built.number for built in builds) == [2, 3, 4, 5]
-    assert all(built.is_new for built in builds)
+        done = list(
+            pool.map(lambda config: publish.publish(store, {0: index}, config, ENCODER.identity, {}, 1), configs)
+        )
+    assert sorted(published.number for published in done) == [2, 3, 4, 5]
+    assert all(published.moved for published in done)
+
+
+def test_a_second_rebuild_is_refused_while_one_runs(store, monkeypatch):
+    other = config_of(store.root, buckets=1, index={"k1": 0.9})
+    original = build.publish
+
+    def meanwhile(*arguments, **named):
+        with pytest.raises(LeaseHeld, match=r"is in use: rebuild since .*, process"):
+            run(config_of(store.root, buckets=1, index={"k1": 0.8}))
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(build, "publish", meanwhile)
+    assert run(other).built.is_new
+    monkeypatch.undo()
+    assert run(config_of(store.root, buckets=1, index={"k1": 0.8})).built.is_new
+
+
+def test_a_rebuild_that_lost_its_lease_publishes_nothing(store, monkeypatch):
+    before = current_version(store)
+
+    def taken(self, job, encoder, watch):
+        (store.root / "lease.json").unlink()
+        return index(self, job, encoder, watch)
+
+    index = LocalEngine.index
+    monkeypatch.setattr(LocalEngine, "index", taken)
+    with pytest.raises(LeaseLost):
+        run(config_of(store.root, buckets=1, index={"k1": 0.9}))
+    assert current_version(store) == before
 
 
 def manifest_of(store):

@@ -1,0 +1,144 @@
+"""What the dataflow asks of an engine, and the choice between the two.
+
+Import and build are the same functions of a file or a bucket whichever engine calls them, so both give equal stores.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from hgmem_core.config import Config, RunConfig
+from hgmem_core.encoding import Encoder, EncoderIdentity
+from pipelines.imports import ImportedPart
+from pipelines.job_log import BucketDone, JobLog, StageFinished
+from pipelines.progress import Progress
+from pipelines.runner import Record, Report, Runner
+from pipelines.stages import STAGES
+from pipelines.store import Output, Store
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot do the work, or stopped doing it: says what is missing or waited for, and what to do."""
+
+
+Kind = Literal["imports", "buckets"]
+"""Of work: reading log files, or working on buckets; the configuration gives each its resources."""
+
+Work = Callable[[int], Mapping[str, Any]]
+"""Does one item, given by number; the result is JSON-ready. Doing an item twice does no harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildJob:
+    """What a worker has to know to build a bucket; travels to other processes.
+
+    Attributes:
+        store: Where.
+        config: How.
+        encoder: What makes the vectors.
+        parts: What was imported of each bucket, the oldest import first.
+        parents: The folder of each bucket's index in the current version, to take what did not change from.
+        software: What the driver runs; see `pipelines.preflight.software_versions`.
+    """
+
+    store: Store
+    config: Config
+    encoder: EncoderIdentity
+    parts: Mapping[int, Sequence[ImportedPart]]
+    parents: Mapping[int, Path]
+    software: Mapping[str, str]
+
+    def runner(self, bucket: int, tell: Callable[[Record], object]) -> Runner:
+        """Return what runs the stages of a bucket."""
+        found = self.store.find(self.parents[bucket]) if bucket in self.parents else None
+        parents: dict[str, Output] = {}
+        if found is not None:
+            parents["index"] = found
+            for stage, identity in found.manifest["made_from"].items():
+                output = self.store.find(self.store.output_folder(stage, identity))
+                if output is not None:
+                    parents[stage] = output
+        return Runner(self.store, bucket, parents, tell)
+
+
+class Watch:
+    """Takes what workers report of a build: for the summary, and for whoever watches. Threads may share it."""
+
+    def __init__(self, progress: Progress, log: JobLog, buckets: int) -> None:
+        """Announce the build of so many buckets."""
+        self.report = Report()
+        self._progress = progress
+        self._log = log
+        progress.start("build", buckets * len(STAGES))
+        progress.start("encode", None)
+
+    def record(self, record: Record) -> None:
+        """Take the record of an output."""
+        if self.report.add(record):
+            self._progress.advance("build", 1)
+        rows = sum(record.outcomes.values())
+        self._log.write(BucketDone(record.stage, record.bucket, round(record.seconds, 4), rows, record.made))
+
+    def encoded(self, stage: str, texts: int, seconds: float) -> None:
+        """Take that so many texts of a stage were encoded."""
+        self.report.add_seconds(stage, seconds)
+        self._progress.advance("encode", texts)
+
+    def finish(self) -> None:
+        """Say that every bucket is built."""
+        self._progress.finish("encode")
+        for stage, told in self.report.as_dict().items():
+            rows = sum(told["outcomes"].values())
+            self._log.write(StageFinished(stage, told["seconds"], rows, told["made"], told["reused"]))
+
+
+class Engine(Protocol):
+    """Runs the work of an import or a build, somewhere."""
+
+    @property
+    def name(self) -> str:
+        """As in the configuration."""
+        ...
+
+    @property
+    def workers_here(self) -> int:
+        """How many buckets are worked on at a time on this machine, at most."""
+        ...
+
+    def map(self, kind: Kind, work: Work, items: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Apply `work` to every item and yield the items with their results, as they are finished.
+
+        The first error ends it: the same that `work` raised.
+        """
+        ...
+
+    def index(self, job: BuildJob, encoder: Encoder, watch: Watch) -> dict[int, Output]:
+        """Build every bucket of a job and return its index."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which engine a run takes, and why."""
+
+    name: Literal["local", "ray"]
+    why: str
+
+    def __str__(self) -> str:
+        """Say both in a line."""
+        return f"{self.name}: {self.why}"
+
+
+def choose_engine(config: RunConfig, log_bytes: int) -> Choice:
+    """Choose the engine of a run.
+
+    Args:
+        config: What is asked for.
+        log_bytes: Bytes of logs, those that the store knows and new ones.
+    """
+    if config.engine != "auto":
+        return Choice(config.engine, "as configured")
+    mebibytes = log_bytes / (1 << 20)
+    name: Literal["local", "ray"] = "ray" if mebibytes >= config.ray_from_mib else "local"
+    return Choice(name, f"{mebibytes:.1f} MiB of logs, Ray from {config.ray_from_mib:g}")

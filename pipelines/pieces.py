@@ -1,0 +1,133 @@
+"""Vectors on their way: the texts that a bucket waits for, cut into units of work, and what became of each.
+
+A unit and its piece of vectors travel through the store. Both are named by what the unit says: whoever encodes it
+again, on another machine or in another run, writes the same piece to the same place, and after a kill the next run
+finds what was encoded. Both are dropped when the bucket has taken the vectors.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hgmem_core.encoding import Encoder, EncoderIdentity, Vectors, encode_texts, windows
+from hgmem_core.ids import digest_of_parts
+from hgmem_core.schemas import namespace_ranges
+from hgmem_core.vector_rows import vectors_of
+from pipelines.stages import Texts
+from pipelines.store import DamagedOutput, Output, Store
+
+UNIT_TEXTS = 2_048
+"""A unit is closed when it holds so many; one of a large namespace holds up to a window of the encoder's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Texts that are encoded in one go.
+
+    Attributes:
+        name: By its texts, how they are cut, and the encoder.
+        texts: In order.
+        bounds: Where each run begins that the encoder sees by itself, and the end: of one namespace, whole windows.
+    """
+
+    name: str
+    texts: Sequence[str]
+    bounds: Sequence[int]
+
+    def encode(self, encoder: Encoder, batch_size: int) -> Vectors:
+        """Return its vectors, float32 `[len(texts), dimension]`: the same bits as if all texts were encoded at once."""
+        parts = [encode_texts(encoder, self.texts[start:stop], batch_size) for start, stop in pairwise(self.bounds)]
+        return np.concatenate(parts)
+
+
+def units_of(texts: Texts, encoder: EncoderIdentity, batch_size: int) -> list[Unit]:
+    """Cut the texts that a bucket waits for into units, in order."""
+    identity = [*(f"{name}={value}" for name, value in sorted(encoder.as_dict().items())), str(batch_size)]
+    units: list[Unit] = []
+    runs: list[tuple[str, int, int]] = []
+    for run in _runs(texts):
+        runs.append(run)
+        if runs[-1][2] - runs[0][1] >= UNIT_TEXTS:
+            units.append(_unit(texts, runs, identity))
+            runs = []
+    return [*units, _unit(texts, runs, identity)] if runs else units
+
+
+def _runs(texts: Texts) -> Iterator[tuple[str, int, int]]:
+    """Yield every window of every namespace: its name, its first row and the one after its last."""
+    for name, first, last in namespace_ranges(texts.nodes):
+        for start, stop in windows(texts.texts[first:last]):
+            yield name, first + start, first + stop
+
+
+def _unit(texts: Texts, runs: list[tuple[str, int, int]], identity: list[str]) -> Unit:
+    first, last = runs[0][1], runs[-1][2]
+    own = texts.texts[first:last]
+    bounds = [start - first for _, start, _ in runs] + [last - first]
+    cut = [f"{name}:{bound}" for (name, _, _), bound in zip(runs, bounds, strict=False)]
+    return Unit(digest_of_parts([*identity, str(len(cut)), *cut, *own]), own, bounds)
+
+
+class Pieces:
+    """The units and pieces of a store: `pieces/<unit>/texts` and `pieces/<unit>/vectors`."""
+
+    def __init__(self, store: Store) -> None:
+        """Look at nothing yet."""
+        self._store = store
+
+    def ask(self, unit: Unit) -> None:
+        """Write a unit for whoever encodes it."""
+        texts = pa.table({"text": pa.array(unit.texts, pa.large_string())})
+        self._store.keep(self._folder(unit.name, "texts"), {"texts.parquet": texts}, {"bounds": list(unit.bounds)})
+
+    def unit(self, name: str) -> Unit:
+        """Return the unit of that name, which was asked for.
+
+        Raises:
+            DamagedOutput: It is not there, or not as it was written.
+        """
+        found = self._found(name, "texts")
+        return Unit(name, found.table("texts.parquet").column("text").to_pylist(), found.manifest["bounds"])
+
+    def has(self, name: str) -> bool:
+        """Say whether a unit's vectors are there, as they were written."""
+        found = self._store.find(self._folder(name, "vectors"))
+        return found is not None and found.damage() is None
+
+    def keep(self, name: str, vectors: Vectors) -> None:
+        """Write a unit's vectors."""
+        values = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+        self._store.keep(self._folder(name, "vectors"), {"vectors.parquet": pa.table({"vector": values})}, {})
+
+    def read(self, names: Iterable[str], dimension: int) -> Vectors:
+        """Return the vectors of some units, float32 `[texts, dimension]`.
+
+        Raises:
+            DamagedOutput: They are not there, or not as they were written.
+        """
+        parts = (vectors_of(self._found(name, "vectors").table("vectors.parquet")) for name in names)
+        return np.concatenate([np.zeros((0, dimension), np.float32), *parts])
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Remove units whose vectors were taken."""
+        for name in names:
+            shutil.rmtree(self._store.root / "pieces" / name, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Remove what earlier runs left that were given up."""
+        shutil.rmtree(self._store.root / "pieces", ignore_errors=True)
+
+    def _folder(self, name: str, part: str) -> Path:
+        return self._store.root / "pieces" / name / part
+
+    def _found(self, name: str, part: str) -> Output:
+        folder = self._folder(name, part)
+        found = self._store.find(folder)
+        if found is None:
+            raise DamagedOutput(folder, f"{folder} is missing or damaged; run the rebuild again, which makes it again")
+        return found

@@ -1,0 +1,325 @@
+"""The engine on Ray, and the owner of Ray Data: log files and buckets are tasks, the encoder is a pool of actors.
+
+A build goes in rounds. In a round every unfinished bucket runs as far as it can without new vectors and asks for those
+of the texts it waits for; then actors encode the texts; the next round finds the vectors. So buckets and encoders have
+the whole cluster in turns, and neither starves the other. Rows travel through the store, and through Ray only their
+names: whatever is lost on the way, worker, node or driver, is done again and finds what was finished, since outputs and
+pieces are named by their content and appear whole.
+"""
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import lru_cache, partial
+from typing import Any, TypeVar, cast
+
+import pyarrow as pa
+import ray
+import ray.data
+import ray.exceptions
+from ray.data.exceptions import ExecutionTimeoutError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from hgmem_core.config import ResourcesConfig, RunConfig
+from hgmem_core.encoding import Encoder, Vectors
+from pipelines.engine import BuildJob, ClusterError, Kind, Watch, Work
+from pipelines.job_log import JobLog, Retried
+from pipelines.pieces import Pieces, units_of
+from pipelines.preflight import PreflightError, check_resources, check_software, software_versions
+from pipelines.progress import Progress
+from pipelines.runner import Record
+from pipelines.stages import Texts, index_of_bucket
+from pipelines.store import Output, Store
+
+Item = TypeVar("Item", int, str)
+
+_PROBE_SECONDS = 120.0
+"""For a node to start a process and answer."""
+
+_TRIES = 3
+"""How often work is begun again after Ray itself failed, without anything being finished in between."""
+
+
+class RayEngine:
+    """Runs on the Ray that this process is connected to."""
+
+    name = "ray"
+
+    def __init__(self, config: RunConfig, log: JobLog, progress: Progress) -> None:
+        """Take the resources that each kind of work may use, and whom to tell of what went wrong."""
+        self._config = config
+        self._log = log
+        self._progress = progress
+        nodes = [node["Resources"] for node in _alive()]
+        largest = max((node.get("CPU", 0) for node in nodes), default=0)
+        self.workers_here = max(1, int(largest / config.ray.buckets.cpus) if config.ray.buckets.cpus else 1)
+
+    def map(self, kind: Kind, work: Work, items: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Apply `work` to every item; see `pipelines.engine.Engine`."""
+        resources: ResourcesConfig = getattr(self._config.ray, kind)
+
+        def apply(batch: pa.Table) -> pa.Table:
+            [item] = batch.column("item").to_pylist()
+            return pa.table({"item": [item], "result": [json.dumps(work(item))]})
+
+        for row in self._rows(f"run.ray.{kind}", items, lambda data: data.map_batches(apply, **_options(resources))):
+            yield row["item"], json.loads(row["result"])
+
+    def index(self, job: BuildJob, encoder: Encoder, watch: Watch) -> dict[int, Output]:
+        """Build every bucket; see `pipelines.engine.Engine`."""
+        advance = partial(_advance, ray.put(job))
+        done: dict[int, Output] = {}
+        while waiting := sorted(job.parts.keys() - done.keys()):
+            stage_of: dict[str, str] = {}
+            for bucket, step in self.map("buckets", advance, waiting):
+                for record in step["records"]:
+                    watch.record(Record(**record))
+                stage_of |= step["units"]
+                if step["output"] is not None:
+                    done[bucket] = _output(job.store, step["output"])
+            if stage_of:
+                for name, texts, seconds in self._encode(job, encoder, sorted(stage_of)):
+                    watch.encoded(stage_of[name], texts, seconds)
+        return dict(sorted(done.items()))
+
+    def _encode(self, job: BuildJob, encoder: Encoder, units: Sequence[str]) -> Iterator[tuple[str, int, float]]:
+        """Encode units and yield each one's name, number of texts and seconds."""
+        options = self._encode_options(encoder)
+        arguments = (job.store, encoder, job.config.encoder.batch_size)
+
+        def encode(data: ray.data.Dataset) -> ray.data.Dataset:
+            return data.map_batches(_Encode, fn_constructor_args=arguments, **options)
+
+        for row in self._rows("run.ray.encode", units, encode):
+            yield row["item"], row["texts"], row["seconds"]
+
+    def _encode_options(self, encoder: Encoder) -> dict[str, Any]:
+        resources = _needed(self._config.ray.encode)
+        options = _options(resources)
+        there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        fit = [there.get(kind, 0) / one for kind, one in (("CPU", resources.cpus), ("GPU", resources.gpus)) if one]
+        most = options.pop("concurrency", None) or max(1, int(min(fit)))
+        return options | {"compute": ray.data.ActorPoolStrategy(min_size=1, max_size=most)}
+
+    def _rows(
+        self, what: str, items: Sequence[Item], plan: Callable[[ray.data.Dataset], ray.data.Dataset]
+    ) -> Iterator[dict[str, Any]]:
+        """Run a plan over items, one block each, and yield the row that it makes of each, as they are finished.
+
+        What Ray loses for good, in spite of its own retries, is begun again.
+        """
+        left = dict.fromkeys(items)
+        failures = 0
+        while left:
+            try:
+                for row in self._run(plan(_dataset(list(left)))):
+                    del left[row["item"]]
+                    failures = 0
+                    yield row
+            except ray.exceptions.RayTaskError as error:
+                # The work itself failed: its own error says why; Ray's, behind it, where.
+                raise error.cause from error
+            except ExecutionTimeoutError as error:
+                raise ClusterError(self._stalled(what, list(left))) from error
+            except ray.exceptions.RayError as error:
+                failures += 1
+                self._log.write(Retried(what, None, failures, type(error).__name__))
+                if failures == _TRIES:
+                    raise ClusterError(
+                        f"Ray failed {_TRIES} times with {len(left)} of {len(items)} {what} left and none finished in "
+                        f"between ({_first_line(error)}): see its logs; what was finished is kept, so mend the cluster "
+                        "and run this again"
+                    ) from error
+                self._progress.note(f"Ray lost {what} ({_first_line(error)}); beginning again what is left")
+
+    def _run(self, data: ray.data.Dataset) -> Iterator[dict[str, Any]]:
+        context = data.context
+        context.execution_no_progress_timeout_s = 60 * self._config.stall_minutes
+        context.raise_original_map_exception = True
+        context.enable_progress_bars = False  # the job has its own
+        context.print_on_execution_start = False
+        tables = data.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
+        for table in cast("Iterator[pa.Table]", tables):
+            yield from table.to_pylist()
+
+    def _stalled(self, what: str, left: Sequence[object]) -> str:
+        asked = getattr(self._config.ray, what.rpartition(".")[2])
+        free = ray.available_resources()  # type: ignore[no-untyped-call]
+        there = ", ".join(f"{free.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
+        names = ", ".join(map(str, left[:5])) + (", ..." if len(left) > 5 else "")
+        return (
+            f"nothing was finished for run.stall_minutes={self._config.stall_minutes:g}: waiting for {len(left)} "
+            f"{what} ({names}), each asking for {asked.cpus:g} CPUs and {asked.gpus:g} GPUs; free in the cluster: "
+            f"{there}. Add nodes, ask for less, or allow more time; what was finished is kept"
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _dataset(items: Sequence[int] | Sequence[str]) -> ray.data.Dataset:
+    """Return a dataset of one block an item."""
+    data: ray.data.Dataset = ray.data.from_blocks([pa.table({"item": [item]}) for item in items])
+    return data
+
+
+def _needed(encode: ResourcesConfig) -> ResourcesConfig:
+    """Return what an encoder's actor takes: one CPU, if nothing was said."""
+    return encode if encode.cpus or encode.gpus else encode.model_copy(update={"cpus": 1.0})
+
+
+def _options(resources: ResourcesConfig) -> dict[str, Any]:
+    options: dict[str, Any] = {"batch_size": 1, "batch_format": "pyarrow", "num_cpus": resources.cpus}
+    if resources.gpus:
+        options["num_gpus"] = resources.gpus
+    if resources.memory_gib:
+        options["memory"] = int(resources.memory_gib * (1 << 30))
+    if resources.concurrency:
+        options["concurrency"] = resources.concurrency
+    return options
+
+
+class _Unanswered(Exception):
+    """A bucket can go no further before some units are encoded: their names, each with the stage that waits for it."""
+
+    def __init__(self, units: Mapping[str, str]) -> None:
+        super().__init__(f"{len(units)} units wait to be encoded")
+        self.units = units
+
+
+def _advance(reference: "ray.ObjectRef[BuildJob]", bucket: int) -> dict[str, Any]:
+    """Run a bucket until it is built or waits for vectors; say what it made and what it waits for."""
+    job = _job(reference)
+    pieces = Pieces(job.store)
+    records: list[Record] = []
+    taken: list[str] = []
+
+    def encode(waiting: list[Texts]) -> list[Vectors]:
+        pieces.drop(taken)  # they are in an output by now
+        batch_size = job.config.encoder.batch_size
+        units = {texts.stage: units_of(texts, job.encoder, batch_size) for texts in waiting}
+        missing = [(stage, unit) for stage, some in units.items() for unit in some if not pieces.has(unit.name)]
+        if missing:
+            for _, unit in missing:
+                pieces.ask(unit)
+            raise _Unanswered({unit.name: stage for stage, unit in missing})
+        taken[:] = [unit.name for some in units.values() for unit in some]
+        return [pieces.read((unit.name for unit in some), job.encoder.dimension) for some in units.values()]
+
+    step: dict[str, Any] = {"output": None, "units": {}}
+    try:
+        runner = job.runner(bucket, records.append)
+        output = index_of_bucket(runner, job.config, job.encoder, job.parts[bucket], encode)
+        step["output"] = f"{output.folder.parent.name}/{output.identity}"
+        pieces.drop(taken)
+    except _Unanswered as error:
+        step["units"] = error.units
+    return {**step, "records": [asdict(record) for record in records]}
+
+
+class _Encode:
+    """An actor that encodes units and leaves their vectors in the store."""
+
+    def __init__(self, store: Store, encoder: Encoder, batch_size: int) -> None:
+        self._pieces = Pieces(store)
+        self._encoder = encoder
+        self._batch_size = batch_size
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        [name] = batch.column("item").to_pylist()
+        began = time.perf_counter()
+        unit = self._pieces.unit(name)
+        if not self._pieces.has(name):
+            self._pieces.keep(name, unit.encode(self._encoder, self._batch_size))
+        return pa.table({"item": [name], "texts": [len(unit.texts)], "seconds": [time.perf_counter() - began]})
+
+
+@lru_cache(maxsize=2)
+def _job(reference: "ray.ObjectRef[BuildJob]") -> BuildJob:
+    job: BuildJob = ray.get(reference)
+    # A node may have joined since the nodes were looked at.
+    check_software(job.software, {socket.gethostname(): software_versions()})
+    return job
+
+
+def _output(store: Store, name: str) -> Output:
+    folder = store.output_folder(*name.split("/"))
+    output = store.find(folder)
+    if output is None:
+        raise ClusterError(
+            f"{folder}, which a worker wrote, is not to be seen from the driver: put the "
+            "store on a file system that all nodes share"
+        )
+    return output
+
+
+@contextmanager
+def ray_engine(config: RunConfig, store: Store, log: JobLog, progress: Progress) -> Iterator[RayEngine]:
+    """Connect to Ray, check its nodes, and leave it as it was: what this process did not start, it does not end.
+
+    Raises:
+        PreflightError: A node lacks this software or the store, or none is large enough for the work.
+    """
+    mine = not ray.is_initialized()
+    if mine:
+        ray.init(address=config.ray.address or None, log_to_driver=False, logging_level=logging.ERROR)
+    for handler in logging.getLogger("ray.data").handlers:
+        if not isinstance(handler, logging.FileHandler):
+            handler.setLevel(logging.CRITICAL)  # what Ray Data tells the terminal, the job says itself
+    try:
+        for warning in _check_nodes(config, store):
+            progress.note(warning)
+        yield RayEngine(config, log, progress)
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def _alive() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def _check_nodes(config: RunConfig, store: Store) -> list[str]:
+    """Look at what the cluster has; return what it lacks yet."""
+    nodes = _alive()
+    asks = {"imports": config.ray.imports, "buckets": config.ray.buckets, "encode": _needed(config.ray.encode)}
+    warnings = check_resources(asks, [node["Resources"] for node in nodes], config.ray.autoscaling)
+    name_of = {node["NodeID"]: f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})" for node in nodes}
+    with store.workspace() as folder:
+        found = _ask_nodes(list(name_of), str(folder.resolve()))
+    check_software(software_versions(), {name_of[node]: versions for node, (versions, _) in found.items()})
+    blind = [name_of[node] for node, (_, sees) in found.items() if not sees]
+    if blind:
+        raise PreflightError(
+            f"{', '.join(blind)} cannot see {store.root.resolve()}: put the store on a file system that all nodes share"
+        )
+    return warnings
+
+
+def _ask_nodes(nodes: Sequence[str], folder: str) -> dict[str, tuple[dict[str, str], bool]]:
+    """Return what software each node has, and whether it sees a folder of the store."""
+
+    def probe() -> tuple[dict[str, str], bool]:
+        # Sent by value, so that it runs even where this package is not installed.
+        import os
+
+        try:
+            from pipelines.preflight import software_versions as versions
+        except ImportError:
+            return {}, True
+        return versions(), os.path.isdir(folder)
+
+    task = ray.remote(num_cpus=0)(probe)
+    asked = {
+        node: task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
+        for node in nodes
+    }
+    try:
+        return dict(zip(asked, ray.get(list(asked.values()), timeout=_PROBE_SECONDS), strict=True))
+    except ray.exceptions.RayError as error:
+        raise ClusterError(f"a node of the cluster does not answer ({_first_line(error)}): look at its logs") from error

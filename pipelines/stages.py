@@ -1,0 +1,273 @@
+"""The stages of one bucket, from its imports to its index."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from hgmem_core.config import Config
+from hgmem_core.consolidate import CONSOLIDATE_REVISION, consolidate
+from hgmem_core.dense import open_faiss, to_faiss
+from hgmem_core.embeddings import EMBEDDINGS_REVISION, embedding_rows, texts_of_turns
+from hgmem_core.encoding import EncoderIdentity, Vectors
+from hgmem_core.extract import EXTRACT_REVISION, extract
+from hgmem_core.graph import DENSE_FIELDS, LEVELS, GraphTables, dense_text
+from hgmem_core.group import GROUP_REVISION, group, words_of_episodes
+from hgmem_core.index import INDEX_REVISION, BucketIndex, build_index, splice_indexes
+from hgmem_core.propagate import PROPAGATE_REVISION, propagate
+from hgmem_core.schemas import (
+    EPISODE,
+    FACT,
+    INCIDENCE,
+    TOPIC,
+    TURN,
+    TableSchema,
+    embedding_schema,
+    ok_outcomes,
+)
+from hgmem_core.segment import SEGMENT_REVISION, segment
+from hgmem_core.tokens import TOKENS_REVISION
+from hgmem_core.turns import MERGE_REVISION, merge_imports
+from pipelines.files import open_arrow
+from pipelines.imports import ImportedPart
+from pipelines.runner import Produced, Runner, Stage
+from pipelines.store import DamagedOutput, Output, Payload
+
+STAGES = (
+    "merge", "encode_turns", "segment", "extract", "encode_facts", "encode_episodes", "consolidate", "group",
+    "encode_topics", "propagate", "index",
+)  # fmt: skip
+"""In order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts that a bucket needs the vectors of before it can go on.
+
+    Attributes:
+        stage: The stage that is waiting.
+        nodes: Namespace and id of each, sorted by namespace.
+        texts: What the encoder is to see of each.
+    """
+
+    stage: str
+    nodes: pa.Table
+    texts: Sequence[str]
+
+
+Steps: TypeAlias = Generator[list[Texts], list[Vectors], Output]
+"""The build of a bucket: gives out texts, takes their vectors (float32 `[len(texts), d]`), ends with its index."""
+
+
+class BucketBuild:
+    """The stages of one bucket, in order; each is a pure function of the tables before it."""
+
+    def __init__(self, runner: Runner, config: Config, encoder: EncoderIdentity) -> None:
+        """Describe the stages: what in the configuration decides the output of each."""
+        self._runner = runner
+        self._config = config
+        self._embedding = embedding_schema(encoder.dimension)
+        language = {"language": config.index.language, "tokens": TOKENS_REVISION}
+        encode = {"model": encoder.as_dict(), "batch_size": config.encoder.batch_size}
+        index = {**config.index.model_dump(), **language, **config.propagate.model_dump()}
+        self._stages = {
+            stage.name: stage
+            for stage in (
+                Stage("merge", MERGE_REVISION, {}),
+                Stage("encode_turns", EMBEDDINGS_REVISION, encode),
+                Stage("segment", SEGMENT_REVISION, {**config.segment.model_dump(), **language}),
+                Stage("extract", EXTRACT_REVISION, {**config.extract.model_dump(), **language}),
+                Stage("encode_facts", EMBEDDINGS_REVISION, encode),
+                Stage("encode_episodes", EMBEDDINGS_REVISION, encode),
+                Stage("consolidate", CONSOLIDATE_REVISION, config.consolidate.model_dump()),
+                Stage("group", GROUP_REVISION, config.group.model_dump()),
+                Stage("encode_topics", EMBEDDINGS_REVISION, encode),
+                Stage("propagate", PROPAGATE_REVISION, config.propagate.model_dump()),
+                Stage("index", INDEX_REVISION, {**index, "dimension": encoder.dimension}),
+            )
+        }
+
+    def steps(self, parts: Sequence[ImportedPart]) -> Steps:
+        """Run every stage on the bucket's imports and return its index.
+
+        Raises:
+            DamagedOutput: Something made earlier is not as it was written.
+        """
+        turns = self._runner.make(self._stages["merge"], parts, lambda fresh: _merge(parts, fresh))
+        [turn_vectors] = yield from self._encode({"turn": turns})
+        episodes = self._after("segment", [turns, turn_vectors], self._segment)
+        drafts = self._after("extract", [turns, episodes, turn_vectors], self._extract)
+        fact_vectors, episode_vectors = yield from self._encode({"fact": drafts, "episode": episodes})
+        facts = self._after("consolidate", [drafts, fact_vectors, turns], self._consolidate)
+        topics = self._after("group", [episodes, episode_vectors, drafts], self._group)
+        [topic_vectors] = yield from self._encode({"topic": topics})
+        vectors = [fact_vectors, episode_vectors, topic_vectors]
+        propagated = self._after("propagate", [facts, topics, *vectors], self._propagate)
+        tables = {
+            "merge": turns, "encode_turns": turn_vectors, "segment": episodes, "extract": drafts,
+            "encode_facts": fact_vectors, "encode_episodes": episode_vectors, "consolidate": facts, "group": topics,
+            "encode_topics": topic_vectors, "propagate": propagated,
+        }  # fmt: skip
+        return self._runner.sound(self._index(tables))
+
+    def _after(self, stage: str, inputs: Sequence[Output], work: Callable[..., Produced]) -> Output:
+        def read_and_work(fresh: Set[str] | None) -> Produced:
+            return work(*(_Tables(self._runner, output, fresh) for output in inputs))
+
+        return self._runner.make(self._stages[stage], inputs, read_and_work)
+
+    def _encode(self, nodes: Mapping[str, Output]) -> Generator[list[Texts], list[Vectors], list[Output]]:
+        """Encode the nodes of some levels; texts of all of them are given out at once."""
+        stages = {level: self._stages[f"encode_{level}s"] for level in nodes}
+        tasks = {level: self._runner.begin(stages[level], [output]) for level, output in nodes.items()}
+        waiting = {
+            level: self._texts(level, _Tables(self._runner, nodes[level], task.fresh))
+            for level, task in tasks.items()
+            if not isinstance(task, Output)
+        }
+        answers = iter((yield list(waiting.values())) if waiting else [])
+        outputs = []
+        for level, task in tasks.items():
+            if isinstance(task, Output):
+                outputs.append(task)
+            else:
+                embeddings, outcomes = embedding_rows(level, waiting[level].nodes, next(answers))
+                outputs.append(
+                    self._runner.finish(task, _produced({"embeddings": (embeddings, self._embedding)}, outcomes))
+                )
+        return outputs
+
+    def _texts(self, level: str, nodes: "_Tables") -> Texts:
+        table = nodes[f"{level}s"]
+        if level == "turn":
+            texts = texts_of_turns(table)
+        else:
+            [known] = (one for one in LEVELS if one == level)
+            texts = [dense_text(known, row) for row in table.select(DENSE_FIELDS[known]).to_pylist()]
+        return Texts(f"encode_{level}s", table.select(["namespace", f"{level}_id"]), texts)
+
+    def _segment(self, turns: "_Tables", vectors: "_Tables") -> Produced:
+        language = self._config.index.language
+        episodes, outcomes = segment(turns["turns"], vectors["embeddings"], self._config.segment, language)
+        return _produced({"episodes": (episodes, EPISODE)}, outcomes)
+
+    def _extract(self, turns: "_Tables", episodes: "_Tables", vectors: "_Tables") -> Produced:
+        tables = turns["turns"], episodes["episodes"], vectors["embeddings"]
+        facts, incidences, outcomes = extract(*tables, self._config.extract, self._config.index.language)
+        return _produced({"facts": (facts, FACT), "incidences": (incidences, INCIDENCE)}, outcomes)
+
+    def _consolidate(self, drafts: "_Tables", vectors: "_Tables", turns: "_Tables") -> Produced:
+        tables = drafts["facts"], vectors["embeddings"], drafts["incidences"], turns["turns"]
+        facts, incidences, outcomes = consolidate(*tables, self._config.consolidate)
+        return _produced({"facts": (facts, FACT), "incidences": (incidences, INCIDENCE)}, outcomes)
+
+    def _group(self, episodes: "_Tables", vectors: "_Tables", drafts: "_Tables") -> Produced:
+        facts, members = drafts["facts"], drafts["incidences"]
+        names = {episode: set(found) for episode, found in words_of_episodes(facts, members, "entities").items()}
+        keywords = words_of_episodes(facts, members, "keywords")
+        tables = episodes["episodes"], vectors["embeddings"]
+        topics, incidences, outcomes = group(*tables, names, keywords, self._config.group)
+        return _produced({"topics": (topics, TOPIC), "incidences": (incidences, INCIDENCE)}, outcomes)
+
+    def _propagate(self, facts: "_Tables", topics: "_Tables", *vectors: "_Tables") -> Produced:
+        base = pa.concat_tables([tables["embeddings"] for tables in vectors])
+        incidences = pa.concat_tables([tables["incidences"] for tables in (facts, topics)])
+        settings = self._config.propagate
+        moved = propagate(base, incidences, settings.weight, settings.aggregation)
+        outcomes = ok_outcomes("propagate", base.column("namespace"), base.column("node_id"))
+        return _produced({"embeddings": (moved, self._embedding)}, outcomes)
+
+    def _index(self, made: Mapping[str, Output]) -> Output:
+        """Index a bucket; the manifest tells which outputs the index was made from, for the build after this one."""
+        task = self._runner.begin(self._stages["index"], [made[name] for name in made if name != "extract"])
+        if isinstance(task, Output):
+            return task
+        tables = {name: _Tables(self._runner, output, task.fresh) for name, output in made.items()}
+        vectors = [tables[f"encode_{level}s"]["embeddings"] for level in ("fact", "episode", "topic")]
+        graph = GraphTables(
+            topics=tables["group"]["topics"],
+            episodes=tables["segment"]["episodes"],
+            facts=tables["consolidate"]["facts"],
+            incidences=pa.concat_tables([tables[stage]["incidences"] for stage in ("consolidate", "group")]),
+            base=pa.concat_tables(vectors),
+            propagated=tables["propagate"]["embeddings"],
+        )
+        turns, embeddings = tables["merge"]["turns"], tables["encode_turns"]["embeddings"]
+        index = build_index(turns, embeddings, graph, self._config.index, self._config.propagate.weight)
+        outcomes = ok_outcomes("index", turns.column("namespace"), turns.column("turn_id"))
+        about = {"made_from": {stage: output.identity for stage, output in made.items()}}
+
+        def join(parent: Output, kept: Set[str], produced: Produced) -> Produced:
+            return _index_files(splice_indexes(_read_index(parent), index, kept), produced.outcomes, about)
+
+        return self._runner.finish(task, _index_files(index, outcomes, about), join)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """The tables of an output, or their rows of some namespaces, by name."""
+
+    runner: Runner
+    output: Output
+    namespaces: Set[str] | None
+
+    def __getitem__(self, name: str) -> pa.Table:
+        return self.runner.read(self.output, f"{name}.parquet", self.namespaces)
+
+
+def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
+    turns, outcomes = merge_imports([part.read(fresh) for part in parts])
+    return _produced({"turns": (turns, TURN)}, outcomes)
+
+
+def _produced(tables: Mapping[str, tuple[pa.Table, TableSchema]], outcomes: pa.Table) -> Produced:
+    files = {f"{name}.parquet": table for name, (table, _) in tables.items()}
+    return Produced(files, outcomes, {f"{name}.parquet": schema for name, (_, schema) in tables.items()})
+
+
+_INDEX_TABLES = ("namespaces", "nodes", "graph_nodes", "postings")
+_INDEX_VECTORS = {"vectors": "turn", "graph_vectors": "graph", "propagated_vectors": "graph_propagated"}
+
+
+def _index_files(index: BucketIndex, outcomes: pa.Table, about: Mapping[str, object]) -> Produced:
+    files: dict[str, Payload] = {f"{name}.arrow": getattr(index, name) for name in _INDEX_TABLES}
+    files |= {f"{file}.faiss": to_faiss(getattr(index, name)) for name, file in _INDEX_VECTORS.items()}
+    counts = {"turns": index.nodes.num_rows, "namespaces": index.namespaces.num_rows}
+    counts |= {f"{level}s": sum(index.namespaces.column(f"{level}s").to_pylist()) for level in LEVELS}
+    return Produced(files, outcomes, about={**about, **counts})
+
+
+def _read_index(output: Output) -> BucketIndex:
+    tables = {name: open_arrow(output.folder / f"{name}.arrow") for name in _INDEX_TABLES}
+    vectors = {name: open_faiss(str(output.folder / f"{file}.faiss")).copy() for name, file in _INDEX_VECTORS.items()}
+    return BucketIndex(**tables, **vectors)
+
+
+def index_of_bucket(
+    runner: Runner,
+    config: Config,
+    encoder: EncoderIdentity,
+    parts: Sequence[ImportedPart],
+    encode: Callable[[list[Texts]], list[Vectors]],
+) -> Output:
+    """Build a bucket and return its index; what turns out damaged on the way is removed and made again.
+
+    Args:
+        runner: Of the bucket.
+        config: How to build.
+        encoder: Which encoder's vectors `encode` returns.
+        parts: What was imported of the bucket, the oldest import first.
+        encode: Returns the vectors of some texts, float32 `[len(texts), dimension]`.
+    """
+    while True:
+        steps = BucketBuild(runner, config, encoder).steps(parts)
+        try:
+            waiting = next(steps)
+            while True:
+                waiting = steps.send(encode(waiting))
+        except StopIteration as done:
+            output: Output = done.value
+            return output
+        except DamagedOutput as error:
+            runner.remove(error.folder)
