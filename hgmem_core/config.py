@@ -81,7 +81,7 @@ class StoreConfig(Section):
 
     root: str = "store"
     buckets: Annotated[int, Field(ge=0, le=65_536)] = 0
-    """Fixed when the store is made; 0 takes those of the store, and 8 for a new one."""
+    """Fixed when the store is made; 0 takes those of the store, and for a new one 8 to 4,096 by the size of its logs."""
 
 
 class ImportConfig(Section):

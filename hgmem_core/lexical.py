@@ -7,6 +7,7 @@ N, df and l̄ are the namespace's own: nothing in one namespace changes a score 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,9 @@ def score_postings(counts: TermCounts, k1: float, b: float) -> Postings:
     return Postings(offsets, documents.astype(np.uint32), scores.astype(np.float32))
 
 
-def add_scores(slices: Sequence[tuple[npt.NDArray[np.uint32], Floats]], n_documents: int) -> Floats:
+def add_scores(
+    slices: Sequence[tuple[npt.NDArray[np.uint32], npt.NDArray[np.floating[Any]]]], n_documents: int
+) -> Floats:
     """Return each document's score, float32 `[n_documents]`: the sum over the terms of a query, repeats counted."""
     total = np.zeros(n_documents)
     if slices:  # np.add.at is fast only without a cast

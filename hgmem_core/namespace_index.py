@@ -1,6 +1,7 @@
 """A bucket's index, opened: gives out the part of one namespace, and nothing that spans two."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -182,10 +183,10 @@ class NamespaceIndex:
     def bm25(self, unit: Unit, term_numbers: Sequence[int]) -> Floats:
         """Return the BM25 score of each document of a unit, 0 without a match; a window or prior is its turn's."""
         offsets, rows, scores = self._lists[unit]
-        slices = [
-            (rows[offsets[term] : offsets[term + 1]], scores[offsets[term] : offsets[term + 1]])
-            for term in term_numbers
-        ]
+        slices: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.floating[Any]]]] = []
+        for term, times in Counter(term_numbers).items():
+            part = slice(offsets[term], offsets[term + 1])
+            slices.append((rows[part], scores[part] if times == 1 else scores[part] * np.float64(times)))
         return add_scores(slices, self._documents.get(unit, len(self)))
 
     def cosines(self, query: Floats) -> Floats:

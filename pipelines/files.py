@@ -17,6 +17,14 @@ Payload: TypeAlias = pa.Table | bytes
 
 RESTORE = "restore it from a backup, or rebuild the store from its logs under a new root"
 
+_REPEATING = frozenset(
+    {
+        "namespace", "session_id", "role", "speaker", "time_zone", "attachments", "level", "variant", "stage", "outcome",
+        "reason", "kind", "hyperedge_id", "node_kind", "ingested_at",
+    }
+)  # fmt: skip
+"""Columns of which a few values fill many rows."""
+
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -32,10 +40,16 @@ def write_file(path: Path, payload: Payload) -> dict[str, Any]:
         with pa.ipc.new_file(path, payload.schema) as writer:
             writer.write_table(payload)
     else:
-        # Vectors do not compress: zstd would spend most of a stage's time on them. List items keep their name, so that
-        # a table that was read back is written to the same bytes.
-        compression = "none" if "vector" in payload.column_names else "zstd"
-        pq.write_table(payload, path, compression=compression, use_compliant_nested_type=False)
+        # A dictionary or statistics of what never repeats cost time. List items keep their name, so that a table that
+        # was read back is written to the same bytes.
+        pq.write_table(
+            payload,
+            path,
+            compression="zstd",
+            use_dictionary=[name for name in payload.column_names if name in _REPEATING],
+            write_statistics=False,
+            use_compliant_nested_type=False,
+        )
     return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 

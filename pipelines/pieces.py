@@ -102,7 +102,7 @@ class Pieces:
     def keep(self, name: str, vectors: Vectors) -> None:
         """Write a unit's vectors."""
         values = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
-        self._store.keep(self._folder(name, "vectors"), {"vectors.parquet": pa.table({"vector": values})}, {})
+        self._store.keep(self._folder(name, "vectors"), {"vectors.arrow": pa.table({"vector": values})}, {})
 
     def read(self, names: Iterable[str], dimension: int) -> Vectors:
         """Return the vectors of some units, float32 `[texts, dimension]`.
@@ -110,7 +110,7 @@ class Pieces:
         Raises:
             DamagedOutput: They are not there, or not as they were written.
         """
-        parts = (vectors_of(self._found(name, "vectors").table("vectors.parquet")) for name in names)
+        parts = (vectors_of(self._found(name, "vectors").table("vectors.arrow")) for name in names)
         return np.concatenate([np.zeros((0, dimension), np.float32), *parts])
 
     def drop(self, names: Iterable[str]) -> None:

@@ -78,11 +78,14 @@ def _stages(results: Sequence[Result]) -> Figure:
     floor = [0.0] * len(bars)
     for stage, colour in _STAGE_COLOURS.items():
         heights = [row["ms_a_turn_by_stage"].get(stage, {"median": 0.0})["median"] for _, row in bars]
-        axes.bar(places, heights, 0.72, floor, color=colour, edgecolor="white", linewidth=0.6, label=stage)
+        axes.bar(places, heights, 0.48, floor, color=colour, edgecolor="white", linewidth=0.6, label=stage)
         floor = [below + height for below, height in zip(floor, heights, strict=True)]
+    for place, top in zip(places, floor, strict=True):
+        axes.annotate(f"{top:.2f}", (place, top), (0, 5), textcoords="offset points", ha="center")
     cpu = [row["ms_a_turn"]["cpu"] for _, row in bars]
+    beside = [place + 0.42 for place in places]
     axes.errorbar(
-        places,
+        beside,
         [one["median"] for one in cpu],
         yerr=_errors(cpu),
         fmt="D",
@@ -92,8 +95,10 @@ def _stages(results: Sequence[Result]) -> Figure:
         capsize=4,
         label="CPU of all processes",
     )
-    for place, top, one in zip(places, floor, cpu, strict=True):
-        axes.annotate(f"{top:.2f}", (place, max(top, one["max"])), (0, 6), textcoords="offset points", ha="center")
+    for place, one in zip(beside, cpu, strict=True):
+        axes.annotate(
+            f"{one['median']:.2f}", (place, one["max"]), (0, 7), textcoords="offset points", ha="center", fontsize=9
+        )
     axes.set_ylim(0, 1.12 * max([*floor, *(one["max"] for one in cpu)]))
     axes.set_xticks(places, [f"{row['turns']:,}\nturns" for _, row in bars])
     _name_groups(axes, places, results)
@@ -105,7 +110,7 @@ def _stages(results: Sequence[Result]) -> Figure:
     _caption(
         figure,
         results,
-        "Bars: time that workers spent, waiting included. Diamonds: start-up and all overhead included.",
+        "Bars: time that workers spent, waiting included. Diamonds: CPU time, start-up and all overhead included.",
     )
     return figure
 
@@ -135,17 +140,19 @@ def _memory_and_disk(results: Sequence[Result]) -> Figure:
                     fontsize=9,
                     color=style["color"],
                 )
+    sizes = sorted({row["turns"] for result in results for row in result["sizes"]})
     titles = (("Peak memory, all processes", "memory (PSS)"), ("Disk used by the store", "size of all files"))
     for axes, (title, what) in zip(panels, titles, strict=True):
         axes.set(xscale="log", yscale="log", xlabel="turns in the log", ylabel=what)
         axes.set_title(title)
         axes.margins(x=0.22, y=0.18)
         axes.grid(which="major")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_locator(LogLocator(base=2, numticks=12))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _mebibytes(value)))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.legend(loc="upper left")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(results))
     _caption(figure, results, "Memory: the sum of each process's share of its pages (PSS).")
     return figure
 
@@ -181,6 +188,7 @@ def _rebuilds(results: Sequence[Result]) -> Figure:
 
 def _searches(results: Sequence[Result]) -> Figure:
     """Return the time of a search by recipe: the median, and how far the 95th percentile lies from it."""
+    results = sorted(results, key=lambda result: int(result["turns"]))
     recipes = list(dict.fromkeys(recipe for result in results for recipe in result["p50_ms"]))
     figure = Figure(figsize=(9.5, 1.9 + (0.22 + 0.2 * len(results)) * len(recipes)), layout="constrained")
     axes = figure.subplots()
@@ -269,8 +277,8 @@ def _caption(figure: Figure, results: Sequence[Result], note: str) -> None:
         for result in results
     )
     commits = dict.fromkeys(str(result["commit"])[:8] for result in results)
-    repeats = dict.fromkeys(str(result["repeats"]) for result in results)
-    where = f"{'; '.join(machines)}; commit {', '.join(commits)}; {' or '.join(repeats)} repeats"
-    if results[0]["case"] != "search":
-        where += ", of which the medians are shown, and as thin lines the least and the largest"
+    where = f"{'; '.join(machines)}; commit {', '.join(commits)}"
+    repeats = sorted({result["repeats"] for result in results})
+    if results[0]["case"] != "search" and repeats != [1]:
+        where += f"; medians of {' or '.join(map(str, repeats))} repeats, thin lines from the least to the largest"
     figure.supxlabel(f"{note}\n{where}".strip(), x=0.01, ha="left", fontsize=8.5, color=_CAPTION_COLOUR)

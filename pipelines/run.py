@@ -54,7 +54,7 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         LogFileError: A log does not exist.
         ClusterError: There is no Ray to be used.
     """
-    store = Store.make(config.store.root, config.store.buckets)
+    store = Store.make(config.store.root, config.store.buckets, log_bytes(_paths(config)))
     with hold_lease(store, what, began_at) as lease, open_job_log(what, log_path(store, began_at)) as log:
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
         if lease.taken_from:

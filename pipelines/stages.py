@@ -199,7 +199,7 @@ class BucketBuild:
         about = {"made_from": {stage: output.identity for stage, output in made.items()}}
 
         def join(parent: Output, kept: Set[str], produced: Produced) -> Produced:
-            return _index_files(splice_indexes(_read_index(parent), index, kept), produced.outcomes, about)
+            return _index_files(splice_indexes(_read_index(self._runner.sound(parent)), index, kept), produced.outcomes, about)
 
         return self._runner.finish(task, _index_files(index, outcomes, about), join)
 
@@ -213,7 +213,12 @@ class _Tables:
     namespaces: Set[str] | None
 
     def __getitem__(self, name: str) -> pa.Table:
-        return self.runner.read(self.output, f"{name}.parquet", self.namespaces)
+        return self.runner.read(self.output, _file(name), self.namespaces)
+
+
+def _file(name: str) -> str:
+    """Return the file of a table: vectors are mapped, the rest is compressed."""
+    return f"{name}.arrow" if name == "embeddings" else f"{name}.parquet"
 
 
 def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
@@ -222,8 +227,8 @@ def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
 
 
 def _produced(tables: Mapping[str, tuple[pa.Table, TableSchema]], outcomes: pa.Table) -> Produced:
-    files = {f"{name}.parquet": table for name, (table, _) in tables.items()}
-    return Produced(files, outcomes, {f"{name}.parquet": schema for name, (_, schema) in tables.items()})
+    files = {_file(name): table for name, (table, _) in tables.items()}
+    return Produced(files, outcomes, {_file(name): schema for name, (_, schema) in tables.items()})
 
 
 _INDEX_TABLES = ("namespaces", "nodes", "graph_nodes", "postings")

@@ -62,8 +62,10 @@ __all__ = [
 LINEAGE_FILE = "lineage.parquet"
 """Of every output of a bucket: what each namespace was made from."""
 
-NEW_BUCKETS = 8
-"""Of a store made without saying how many."""
+FEWEST_BUCKETS, MOST_BUCKETS = 8, 4_096
+BUCKET_BYTES = 1 << 18
+"""Of text in a bucket of a new store, about a thousand turns: what changes costs the rewriting of its whole bucket, and
+every bucket costs some tenths of a second, however little is in it."""
 
 _RUN = uuid.uuid4().hex[:8]
 """Tells the workspaces of this process from those of an earlier one with the same id."""
@@ -112,7 +114,7 @@ class Output:
         return next(filter(None, found), None)
 
     def table(self, name: str) -> pa.Table:
-        """Read one of its Parquet files.
+        """Read one of its tables; an Arrow file is mapped into memory.
 
         Raises:
             DamagedOutput: The file is not as it was written.
@@ -120,7 +122,8 @@ class Output:
         damage = damage_of(self.folder / name, self.manifest["files"].get(name))
         if damage:
             raise DamagedOutput(self.folder, f"{damage}; run the rebuild again, which makes it again")
-        return pq.read_table(self.folder / name)
+        path = self.folder / name
+        return open_arrow(path) if path.suffix == ".arrow" else pq.read_table(path)
 
 
 class _Schema(BaseModel, strict=True):
@@ -159,8 +162,13 @@ class Store:
         return cls(Path(root), read_as(_About, path).buckets)
 
     @classmethod
-    def make(cls, root: str | Path, buckets: int) -> "Store":
-        """Open the store at `root`, or make one with `buckets` buckets; 0 means those it has, or `NEW_BUCKETS`.
+    def make(cls, root: str | Path, buckets: int, log_bytes: int = 0) -> "Store":
+        """Open the store at `root`, or make one with `buckets` buckets.
+
+        Args:
+            root: Where.
+            buckets: How many; 0 means those it has, or, of a new one, as many as suit its first logs.
+            log_bytes: How much text those hold.
 
         Raises:
             StoreError: The store there has another number of buckets, or the place cannot be written.
@@ -170,7 +178,7 @@ class Store:
             Path(root).mkdir(parents=True, exist_ok=True)
             if not path.exists():
                 with suppress(FileExistsError):  # another maker was first; its number of buckets is checked below
-                    create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets or NEW_BUCKETS})
+                    create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets or _suiting(log_bytes)})
         except OSError as error:
             raise StoreError(f"cannot make a store at {root}: {error}") from error
         store = cls.open(root)
@@ -270,6 +278,10 @@ class Store:
             number = max((number for number, _ in self.numbered(kind)), default=0) + 1
             if self.claim(kind, number, content):
                 return number
+
+
+def _suiting(log_bytes: int) -> int:
+    return min(max(FEWEST_BUCKETS, log_bytes // BUCKET_BYTES), MOST_BUCKETS)
 
 
 def _moved(draft: Path, folder: Path) -> bool:

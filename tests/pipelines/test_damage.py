@@ -94,7 +94,7 @@ def test_a_reader_keeps_what_it_has_mapped_while_its_version_is_mended(config):
 def test_a_damaged_input_of_a_stage_is_made_again_before_it_is_read(config, damaged, reader, how):
     store = Store.open(config.store.root)
     before = files_of(store.root)
-    damage(found(store, f"outputs/{damaged}.parquet"), how)
+    damage(found(store, f"outputs/{damaged}.*"), how)
     shutil.rmtree(found(store, f"outputs/{reader}/*"))
     done = run(config, LATER)
     assert +done.built.report.made == {damaged.partition("/")[0]: 1, reader: 1}
@@ -104,7 +104,7 @@ def test_a_damaged_input_of_a_stage_is_made_again_before_it_is_read(config, dama
 def test_damage_all_the_way_up_is_mended_from_the_imports(config):
     store = Store.open(config.store.root)
     before = files_of(store.root)
-    for path in store.root.glob("outputs/*/*/*.parquet"):
+    for path in store.root.glob("outputs/*/*/*.[pa]*"):
         if path.parts[-3] != "import":
             damage(path, "flipped")
     damage(found(store, "outputs/index/*/turn.faiss"), "flipped")

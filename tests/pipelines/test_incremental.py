@@ -94,7 +94,7 @@ def test_a_parent_that_is_damaged_or_of_other_settings_gives_nothing(tmp_path):
     second = write_jsonl(tmp_path / "b.jsonl", CHANGES["a late message"])
     config = config_of(tmp_path / "store", first, buckets=1)
     run(config)
-    for path in (tmp_path / "store").glob("outputs/*/*/*.parquet"):
+    for path in (tmp_path / "store").glob("outputs/*/*/*.[pa]*"):
         if "import" not in path.parts:
             content = path.read_bytes()
             path.write_bytes(content[:40] + b"?" + content[41:])

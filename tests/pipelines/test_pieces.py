@@ -65,7 +65,7 @@ def test_a_piece_is_read_as_it_was_written_or_not_at_all(tmp_path):
     kept.keep(unit.name, vectors)
     assert np.array_equal(kept.read([unit.name], 256), vectors)
     assert kept.read([], 256).shape == (0, 256)
-    path = tmp_path / "pieces" / unit.name / "vectors" / "vectors.parquet"
+    path = tmp_path / "pieces" / unit.name / "vectors" / "vectors.arrow"
     content = path.read_bytes()
     path.write_bytes(content[:50] + b"?" + content[51:])
     assert not kept.has(unit.name)
