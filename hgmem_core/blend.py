@@ -1,6 +1,7 @@
 """The recipe `hypergraph`: words and the levels of the hypergraph, blended; see `hgmem_core.recipes.Blend`."""
 
 from collections.abc import Mapping
+from functools import reduce
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def blend(
     factors = speaker_factors(index, query.text, recipe.other_speaker)
     if factors is not None:
         parts = {name: part * factors for name, part in parts.items()}
-    scores: Floats = np.sum(list(parts.values()), axis=0, dtype=np.float32)
+    scores: Floats = reduce(np.add, parts.values())
     return scores, parts
 
 

@@ -81,7 +81,7 @@ class StoreConfig(Section):
 
     root: str = "store"
     buckets: Annotated[int, Field(ge=0, le=65_536)] = 0
-    """Fixed when the store is made; 0 takes those of the store, and for a new one 8 to 4,096 by the size of its logs."""
+    """Fixed when the store is made; 0 takes those of the store, for a new one 8 to 4,096 by the size of its logs."""
 
 
 class ImportConfig(Section):
@@ -200,14 +200,14 @@ class RayConfig(Section):
     """Where Ray is, and what it gives to the kinds of work."""
 
     address: str = ""
-    """Of a running cluster, or `local` for one that is started for this run; empty means the one that Ray finds (inside
-    a submitted job, its own), else a local one."""
+    """Of a running cluster, or `local` for one that is started for this run; empty means that of a submitted job or of
+    `RAY_ADDRESS`, else a local one."""
     autoscaling: bool = False
     """The cluster adds nodes on demand: what asks for more than there is now waits, and is not refused."""
     imports: ResourcesConfig = ResourcesConfig()
-    """Reading log files: a task a file."""
+    """Tasks that read log files."""
     buckets: ResourcesConfig = ResourcesConfig()
-    """Every stage but the encoders: a task a bucket."""
+    """Tasks that run every stage but the encoders, on some buckets each, one at a time."""
     encode: ResourcesConfig = ResourcesConfig(cpus=0.0)
     """The encoder's actors; with `cpus` = 0 they take what the packaged encoder is known to need."""
 

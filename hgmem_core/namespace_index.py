@@ -22,9 +22,9 @@ from hgmem_core.units import AFTER, BEFORE, UNITS, Unit, session_spans
 
 @dataclass(frozen=True, slots=True)
 class TieOrder:
-    """The order of rows whose scores are equal: `rank` of each row, uint64 `[n]`, and the `row` of each rank."""
+    """The order of rows whose scores are equal: `rank` of each row, int64 `[n]`, and the `row` of each rank."""
 
-    rank: npt.NDArray[np.uint64]
+    rank: Ints
     row: Ints
 
     @classmethod
@@ -32,7 +32,7 @@ class TieOrder:
         """Return the order that gives row i the place `rank[i]`; ranks are 0 to n - 1, each once."""
         row = np.empty(len(rank), np.int64)
         row[rank] = np.arange(len(rank))
-        return cls(rank.astype(np.uint64), row)
+        return cls(rank.astype(np.int64), row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,16 +80,17 @@ def best_rows(scores: Floats, candidates: Rows, depth: int, ties: TieOrder) -> R
     """
     found = scores[candidates]
     groups = max(4 * depth, 1024)
-    if depth and len(found) >= 2 * groups:
+    if depth and len(found) >= 2 * groups:  # most of many cannot be among the best: they need no key
         near = np.flatnonzero(found >= _reached(found, depth, groups))
         candidates, found = candidates[near], found[near]
-    bits = (0.0 - found).view(np.uint32)  # 0.0 - x has no negative zero
-    ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))  # the order of the floats, as unsigned integers
-    keys = (ordered.astype(np.uint64) << np.uint64(32)) | ties.rank[candidates]
+    bits = (0.0 - found).view(np.int32)  # 0.0 - x has no negative zero
+    ordered = bits ^ ((bits >> 31) & 0x7FFF_FFFF)  # the order of the floats, as integers
+    keys = (ordered.astype(np.int64) << 32) | ties.rank[candidates]
     if depth < len(keys):
         keys = np.partition(keys, depth - 1)[:depth]
     keys.sort()
-    return ties.row[(keys & np.uint64(0xFFFF_FFFF)).astype(np.int64)]
+    ranks: Rows = keys & 0xFFFF_FFFF
+    return ties.row[ranks]
 
 
 def _reached(scores: Floats, depth: int, groups: int) -> np.float32:

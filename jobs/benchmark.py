@@ -3,8 +3,8 @@
 python -m jobs.benchmark build --data locomo6.json
 python -m jobs.benchmark search --data locomo6.json
 python -m jobs.benchmark search --turns 50000 --encoder static
-python -m jobs.benchmark scale --engine local --turns 10000,100000,1000000 --buckets 64 --out scale.json
-python -m jobs.benchmark incremental --engine ray --turns 100000 --buckets 64 --out incremental.json
+python -m jobs.benchmark scale --engine local --turns 10000,100000,1000000 --out scale.json
+python -m jobs.benchmark incremental --engine ray --turns 100000 --out incremental.json
 python -m jobs.benchmark plot scale.json incremental.json --out plots
 """
 
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         case.add_argument("--turns-a-namespace", type=_count, default=50, metavar="N", help="on average")
         case.add_argument("--engine", choices=["local", "ray"], default="local")
         case.add_argument("--encoder", choices=["static", "minilm"], default="static")
-        case.add_argument("--buckets", type=_count, default=8, metavar="N", help="of each store")
+        case.add_argument("--buckets", type=_count, metavar="N", help="of each store; by the size of its log without")
         case.add_argument(
             "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help="change one setting"
         )
@@ -140,7 +140,7 @@ def _config(arguments: argparse.Namespace) -> Config:
     # A cluster that is there already would do the work where nobody counts it.
     named = {"run.engine": arguments.engine, "run.ray.address": "local", "encoder.name": arguments.encoder}
     chosen = [override(path, value) for path, value in named.items()]
-    return parse_config("", [*chosen, f"store.buckets={arguments.buckets}", *arguments.overrides])
+    return parse_config("", [*chosen, f"store.buckets={arguments.buckets or 0}", *arguments.overrides])
 
 
 def _log(arguments: argparse.Namespace, folder: Path, namespaces: int) -> InputConfig:
@@ -256,9 +256,8 @@ def _show_fixed(result: Mapping[str, Any]) -> None:
         return f"{row['wall_seconds']['median']:.2f} s, {row['cpu_seconds']['median']:.2f} s of CPU"
 
     least = result["smallest"]
-    console.print(
-        f"engine {result['engine']}, encoder {result['encoder']}, {result['buckets']} buckets", highlight=False
-    )
+    buckets = f"{result['buckets']} buckets" if result["buckets"] else "as many buckets as suit the log"
+    console.print(f"engine {result['engine']}, encoder {result['encoder']}, {buckets}", highlight=False)
     console.print(f"starting the engine: {taken(result['engine_start'])}", highlight=False)
     console.print(f"rebuilding {least['turns']} turns: {taken(least)}", highlight=False)
 

@@ -19,8 +19,8 @@ RESTORE = "restore it from a backup, or rebuild the store from its logs under a 
 
 _REPEATING = frozenset(
     {
-        "namespace", "session_id", "role", "speaker", "time_zone", "attachments", "level", "variant", "stage", "outcome",
-        "reason", "kind", "hyperedge_id", "node_kind", "ingested_at",
+        "attachments", "hyperedge_id", "ingested_at", "kind", "namespace", "node_kind", "outcome", "reason", "role",
+        "session_id", "speaker", "stage", "time_zone",
     }
 )  # fmt: skip
 """Columns of which a few values fill many rows."""
@@ -100,8 +100,9 @@ def read_as(model: type[Model], path: Path, advice: str = RESTORE) -> Model:
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a manifest with a checksum of all else in it, as it will read once written."""
-    plain = json.loads(dump({name: value for name, value in content.items() if name != "checksum"}))
-    return {**plain, "checksum": hashlib.sha256(dump(plain).encode()).hexdigest()}
+    # Without line breaks, which the fast encoder of the standard library does not write.
+    text = json.dumps({name: value for name, value in content.items() if name != "checksum"}, sort_keys=True)
+    return {**json.loads(text), "checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def read_sealed(path: Path) -> dict[str, Any] | None:

@@ -59,7 +59,7 @@ class Import:
         Raises:
             StoreError: The output has no readable manifest, or another than the entry says.
         """
-        output = store.find(self.folder)
+        output = _found(store, self.folder)
         if output is None:
             raise StoreError(self._again(f"{self.folder / 'manifest.json'} is missing or damaged"))
         if output.manifest.get("parts") != self.parts_json():
@@ -129,6 +129,27 @@ class ImportedPart:
         """
         messages = self.origin.table(self.store, part_name(self.bucket))
         return messages if namespaces is None else select(messages, namespaces)
+
+
+def _found(store: Store, folder: Path) -> Output | None:
+    """Return an import's output; its manifest, which lists the files of every bucket, is read once while it stays."""
+    try:
+        stat = (folder / "manifest.json").stat()
+    except OSError:
+        return None
+    key = (folder, stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    if key not in _OUTPUTS:
+        output = store.find(folder)
+        if output is None:
+            return None
+        if len(_OUTPUTS) >= _MOST_OUTPUTS:
+            _OUTPUTS.clear()
+        _OUTPUTS[key] = output
+    return _OUTPUTS[key]
+
+
+_OUTPUTS: dict[tuple[Path, int, int, int], Output] = {}
+_MOST_OUTPUTS = 64
 
 
 def digests_table(digests: Mapping[str, str]) -> pa.Table:

@@ -9,6 +9,8 @@ pieces are named by their content and appear whole.
 
 import json
 import logging
+import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +30,7 @@ from hgmem_core.config import ResourcesConfig, RunConfig
 from hgmem_core.encoding import Encoder, Vectors
 from pipelines.engine import BuildJob, ClusterError, Kind, Watch, Work
 from pipelines.job_log import JobLog, Retried
-from pipelines.pieces import Pieces, units_of
+from pipelines.pieces import UNIT_TEXTS, Pieces, units_of
 from pipelines.preflight import PreflightError, check_resources, check_software, software_versions
 from pipelines.progress import Progress
 from pipelines.runner import Record
@@ -39,6 +41,15 @@ Item = TypeVar("Item", int, str)
 
 _PROBE_SECONDS = 120.0
 """For a node to start a process and answer."""
+
+_FEWEST_BLOCKS = 32
+_BLOCKS_A_CPU = 8
+_BLOCKS_OF_A_GROWING_CLUSTER = 1_024
+"""A block costs Ray Data some 80 ms of CPU, so that a block for each of many buckets would cost more than their work; a
+few for each CPU even out that some take longer."""
+
+_OBJECT_STORE_BYTES = 256 << 20
+"""Of a Ray that is started for a run: rows travel through the store, and names are short."""
 
 _TRIES = 3
 """How often work is begun again after Ray itself failed, without anything being finished in between."""
@@ -63,8 +74,8 @@ class RayEngine:
         resources: ResourcesConfig = getattr(self._config.ray, kind)
 
         def apply(batch: pa.Table) -> pa.Table:
-            [item] = batch.column("item").to_pylist()
-            return pa.table({"item": [item], "result": [json.dumps(work(item))]})
+            done = [json.dumps(work(item)) for item in batch.column("item").to_pylist()]
+            return batch.append_column("result", pa.array(done, pa.large_string()))
 
         for row in self._rows(f"run.ray.{kind}", items, lambda data: data.map_batches(apply, **_options(resources))):
             yield row["item"], json.loads(row["result"])
@@ -74,41 +85,45 @@ class RayEngine:
         advance = partial(_advance, ray.put(job))
         done: dict[int, Output] = {}
         while waiting := sorted(job.parts.keys() - done.keys()):
-            stage_of: dict[str, str] = {}
+            units: dict[str, tuple[str, int]] = {}
             for bucket, step in self.map("buckets", advance, waiting):
                 for record in step["records"]:
                     watch.record(Record(**record))
-                stage_of |= step["units"]
+                units |= step["units"]
                 if step["output"] is not None:
                     done[bucket] = _output(job.store, step["output"])
-            if stage_of:
-                for name, texts, seconds in self._encode(job, encoder, sorted(stage_of)):
-                    watch.encoded(stage_of[name], texts, seconds)
+            for name, seconds in self._encode(job, encoder, units):
+                stage, texts = units[name]
+                watch.encoded(stage, texts, seconds)
         return dict(sorted(done.items()))
 
-    def _encode(self, job: BuildJob, encoder: Encoder, units: Sequence[str]) -> Iterator[tuple[str, int, float]]:
-        """Encode units and yield each one's name, number of texts and seconds."""
-        options = self._encode_options(encoder)
+    def _encode(
+        self, job: BuildJob, encoder: Encoder, units: Mapping[str, tuple[str, int]]
+    ) -> Iterator[tuple[str, float]]:
+        """Encode units, each with its stage and number of texts; yield its name and the seconds that it took."""
+        options = self._encode_options(sum(texts for _, texts in units.values()))
         arguments = (job.store, encoder, job.config.encoder.batch_size)
 
         def encode(data: ray.data.Dataset) -> ray.data.Dataset:
             return data.map_batches(_Encode, fn_constructor_args=arguments, **options)
 
-        for row in self._rows("run.ray.encode", units, encode):
-            yield row["item"], row["texts"], row["seconds"]
+        for row in self._rows("run.ray.encode", sorted(units), encode):
+            yield row["item"], row["seconds"]
 
-    def _encode_options(self, encoder: Encoder) -> dict[str, Any]:
+    def _encode_options(self, texts: int) -> dict[str, Any]:
         resources = _needed(self._config.ray.encode)
         options = _options(resources)
         there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         fit = [there.get(kind, 0) / one for kind, one in (("CPU", resources.cpus), ("GPU", resources.gpus)) if one]
-        most = options.pop("concurrency", None) or max(1, int(min(fit)))
+        if self._config.ray.autoscaling:
+            fit = [self._most_blocks()]
+        most = options.pop("concurrency", None) or max(1, int(min(*fit, texts / UNIT_TEXTS)))
         return options | {"compute": ray.data.ActorPoolStrategy(min_size=1, max_size=most)}
 
     def _rows(
         self, what: str, items: Sequence[Item], plan: Callable[[ray.data.Dataset], ray.data.Dataset]
     ) -> Iterator[dict[str, Any]]:
-        """Run a plan over items, one block each, and yield the row that it makes of each, as they are finished.
+        """Run a plan over items and yield the row that it makes of each, as blocks of them are finished.
 
         What Ray loses for good, in spite of its own retries, is begun again.
         """
@@ -116,7 +131,7 @@ class RayEngine:
         failures = 0
         while left:
             try:
-                for row in self._run(plan(_dataset(list(left)))):
+                for row in self._run(plan(self._dataset(list(left)))):
                     del left[row["item"]]
                     failures = 0
                     yield row
@@ -135,6 +150,18 @@ class RayEngine:
                         "and run this again"
                     ) from error
                 self._progress.note(f"Ray lost {what} ({_first_line(error)}); beginning again what is left")
+
+    def _dataset(self, items: Sequence[int] | Sequence[str]) -> ray.data.Dataset:
+        """Return a dataset of items in blocks that are about equally long; a block is a task."""
+        blocks = min(len(items), self._most_blocks())
+        data: ray.data.Dataset = ray.data.from_blocks([pa.table({"item": items[at::blocks]}) for at in range(blocks)])
+        return data
+
+    def _most_blocks(self) -> int:
+        if self._config.ray.autoscaling:
+            return _BLOCKS_OF_A_GROWING_CLUSTER
+        there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        return max(_FEWEST_BLOCKS, int(_BLOCKS_A_CPU * there.get("CPU", 0)))
 
     def _run(self, data: ray.data.Dataset) -> Iterator[dict[str, Any]]:
         context = data.context
@@ -162,19 +189,13 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _dataset(items: Sequence[int] | Sequence[str]) -> ray.data.Dataset:
-    """Return a dataset of one block an item."""
-    data: ray.data.Dataset = ray.data.from_blocks([pa.table({"item": [item]}) for item in items])
-    return data
-
-
 def _needed(encode: ResourcesConfig) -> ResourcesConfig:
     """Return what an encoder's actor takes: one CPU, if nothing was said."""
     return encode if encode.cpus or encode.gpus else encode.model_copy(update={"cpus": 1.0})
 
 
 def _options(resources: ResourcesConfig) -> dict[str, Any]:
-    options: dict[str, Any] = {"batch_size": 1, "batch_format": "pyarrow", "num_cpus": resources.cpus}
+    options: dict[str, Any] = {"batch_size": None, "batch_format": "pyarrow", "num_cpus": resources.cpus}
     if resources.gpus:
         options["num_gpus"] = resources.gpus
     if resources.memory_gib:
@@ -185,9 +206,9 @@ def _options(resources: ResourcesConfig) -> dict[str, Any]:
 
 
 class _Unanswered(Exception):
-    """A bucket can go no further before some units are encoded: their names, each with the stage that waits for it."""
+    """A bucket can go no further before some units are encoded: each one's stage and number of texts, by its name."""
 
-    def __init__(self, units: Mapping[str, str]) -> None:
+    def __init__(self, units: Mapping[str, tuple[str, int]]) -> None:
         super().__init__(f"{len(units)} units wait to be encoded")
         self.units = units
 
@@ -207,7 +228,7 @@ def _advance(reference: "ray.ObjectRef[BuildJob]", bucket: int) -> dict[str, Any
         if missing:
             for _, unit in missing:
                 pieces.ask(unit)
-            raise _Unanswered({unit.name: stage for stage, unit in missing})
+            raise _Unanswered({unit.name: (stage, len(unit.texts)) for stage, unit in missing})
         taken[:] = [unit.name for some in units.values() for unit in some]
         return [pieces.read((unit.name for unit in some), job.encoder.dimension) for some in units.values()]
 
@@ -231,12 +252,14 @@ class _Encode:
         self._batch_size = batch_size
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        [name] = batch.column("item").to_pylist()
+        return pa.Table.from_pylist([self._encode(name) for name in batch.column("item").to_pylist()])
+
+    def _encode(self, name: str) -> dict[str, Any]:
         began = time.perf_counter()
         unit = self._pieces.unit(name)
         if not self._pieces.has(name):
             self._pieces.keep(name, unit.encode(self._encoder, self._batch_size))
-        return pa.table({"item": [name], "texts": [len(unit.texts)], "seconds": [time.perf_counter() - began]})
+        return {"item": name, "seconds": time.perf_counter() - began}
 
 
 @lru_cache(maxsize=2)
@@ -267,7 +290,7 @@ def ray_engine(config: RunConfig, store: Store, log: JobLog, progress: Progress)
     """
     mine = not ray.is_initialized()
     if mine:
-        ray.init(address=config.ray.address or None, log_to_driver=False, logging_level=logging.ERROR)
+        _connect(config.ray.address or os.environ.get("RAY_ADDRESS", "local"))
     for handler in logging.getLogger("ray.data").handlers:
         if not isinstance(handler, logging.FileHandler):
             handler.setLevel(logging.CRITICAL)  # what Ray Data tells the terminal, the job says itself
@@ -278,6 +301,21 @@ def ray_engine(config: RunConfig, store: Store, log: JobLog, progress: Progress)
     finally:
         if mine:
             ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
+        if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+            # Else Ray makes one that everybody on the machine can read. Workers inherit it; Ray knows one a process.
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    try:
+        ray.init(**options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"no Ray at {address!r} ({_first_line(error)}): start one, correct run.ray.address, or set run.engine=local"
+        ) from error
 
 
 def _alive() -> list[dict[str, Any]]:

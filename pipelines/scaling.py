@@ -20,6 +20,7 @@ from pipelines.processes import Meter, Usage, in_fresh_process
 from pipelines.progress import Progress, Silent
 from pipelines.rebuild import rebuild
 from pipelines.run import open_run
+from pipelines.store import FEWEST_BUCKETS
 from pipelines.synthetic import Spread, SyntheticLog, write_log, write_more
 from pipelines.versions import open_version
 
@@ -29,7 +30,7 @@ _MIB = 1 << 20
 _NAMESPACES_A_BUCKET = 8
 """Of one turn each, in the smallest log: enough for a turn in every bucket."""
 
-_NODES = ("turns", "facts", "episodes", "topics")
+_NODES = ("turns", "facts", "episodes", "topics", "store_buckets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def _fixed(config: Config, repeats: int, folder: Path, progress: Progress) -> di
     """Return what is spent at any size: the start and end of the engine, and the rebuild of a turn here and there."""
     place = StoreConfig(root=str(folder / "empty"), buckets=config.store.buckets)
     starts = [in_fresh_process({}, _start, config.model_copy(update={"store": place})) for _ in range(repeats)]
-    few = _NAMESPACES_A_BUCKET * config.store.buckets
+    few = _NAMESPACES_A_BUCKET * (config.store.buckets or FEWEST_BUCKETS)
     runs, _ = _repeat_full(config, SyntheticLog(few, few), repeats, folder, progress)
     return {"engine_start": _times(starts), "smallest": {"turns": few, **_times([run.usage for run in runs])}}
 

@@ -199,7 +199,8 @@ class BucketBuild:
         about = {"made_from": {stage: output.identity for stage, output in made.items()}}
 
         def join(parent: Output, kept: Set[str], produced: Produced) -> Produced:
-            return _index_files(splice_indexes(_read_index(self._runner.sound(parent)), index, kept), produced.outcomes, about)
+            both = splice_indexes(_read_index(self._runner.sound(parent)), index, kept)
+            return _index_files(both, produced.outcomes, about)
 
         return self._runner.finish(task, _index_files(index, outcomes, about), join)
 

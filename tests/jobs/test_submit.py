@@ -19,14 +19,14 @@ NOBODY = {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN_PATH": None}
 
 @pytest.fixture(scope="module")
 def head():
-    with head_node("--num-cpus=4") as running:
+    with head_node("--num-cpus=2") as running:
         yield running
 
 
 def configuration(folder, engine):
     """Write a log and a configuration for it; return its path and the store's."""
     log = write_jsonl(folder / "log.jsonl", rows())
-    config = config_of(folder / "store", log, buckets=1, run={"engine": engine})
+    config = config_of(folder / "store", log, buckets=2, run={"engine": engine})
     path = folder / "memory.toml"
     path.write_text(to_toml(config), encoding="utf-8")
     return path, folder / "store"
