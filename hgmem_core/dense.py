@@ -50,12 +50,9 @@ class FlatVectors:
             VectorError: The query has another dimension.
         """
         given = self._checked(query)
-        products = np.zeros(stop - start, np.float32)
-        if len(products) and self._matrix is not None:
-            rows = faiss.swig_ptr(self._matrix[start:stop])
-            inner_products = faiss.fvec_inner_products_ny  # type: ignore[attr-defined]  # not in FAISS's stubs
-            inner_products(faiss.swig_ptr(products), faiss.swig_ptr(given), rows, self._index.d, len(products))
-        return products
+        if self._matrix is None or stop <= start:
+            return np.zeros(stop - start, np.float32)
+        return _inner_products(given, self._matrix[start:stop])
 
     def products_of(self, query: Vectors, rows: npt.NDArray[np.int64]) -> Vectors:
         """Return the inner products of some rows, of which others are not read: float32 `[len(rows)]`.
@@ -64,12 +61,10 @@ class FlatVectors:
             VectorError: The query has another dimension.
         """
         given = self._checked(query)
-        products = np.zeros(len(rows), np.float32)
-        if len(products) and self._matrix is not None:
-            every, numbers = faiss.swig_ptr(self._matrix), faiss.swig_ptr(rows)
-            inner_products = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]  # not in FAISS's stubs
-            inner_products(faiss.swig_ptr(products), faiss.swig_ptr(given), every, numbers, self._index.d, 1, len(rows))
-        return products
+        if self._matrix is None or not len(rows):
+            return np.zeros(len(rows), np.float32)
+        # Copied, since FAISS's own kernel for rows by number shares the work among threads that wait for each other.
+        return _inner_products(given, self._matrix[rows])
 
     def _checked(self, query: Vectors) -> Vectors:
         if query.shape != (self._index.d,):
@@ -79,6 +74,14 @@ class FlatVectors:
     def copy(self) -> Vectors:
         """Return all vectors as an array of its own."""
         return np.zeros((0, self._index.d), np.float32) if self._matrix is None else self._matrix.copy()
+
+
+def _inner_products(query: Vectors, rows: Vectors) -> Vectors:
+    """Return the inner products of contiguous `rows` `[n, d]`, aligned or not, with `query` `[d]`, n > 0."""
+    products = np.zeros(len(rows), np.float32)
+    inner_products = faiss.fvec_inner_products_ny  # type: ignore[attr-defined]  # not in FAISS's stubs
+    inner_products(faiss.swig_ptr(products), faiss.swig_ptr(query), faiss.swig_ptr(rows), len(query), len(rows))
+    return products
 
 
 def open_faiss(path: str) -> FlatVectors:

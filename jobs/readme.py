@@ -14,7 +14,7 @@ RESULTS = ROOT / "jobs" / "results"
 SHOWN_METRICS = ("recall@10", "ndcg@10", "hit@10", "mrr", "all@10")
 
 
-PAGES = ("README.md", "docs/hypermem.md")
+PAGES = ("README.md", "docs/hypermem.md", "docs/speed.md")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -110,6 +110,7 @@ def benchmark_search(config: Config, queries: Sequence[str], repeats: int, free:
         each repeat.
     """
     encoder = FreeEncoder(384) if free else open_encoder(config.encoder)
+    config = config.model_copy(update={"run": RunConfig(engine="local")})  # one process
     done = rebuild(config, encoder, NOW, Silent())
     retriever = Retriever(open_version(done.store, done.built.version), encoder)
     sizes = {name: len(index) for name in retriever.namespaces() if (index := retriever.namespace(name))}

@@ -75,8 +75,11 @@ class Watch:
 
     def record(self, record: Record) -> None:
         """Take the record of an output."""
-        if self.report.add(record):
+        is_first = self.report.add(record)
+        if is_first:
             self._progress.advance("build", 1)
+        elif not record.made:
+            return  # on Ray a bucket is taken up several times, and finds what it made
         rows = sum(record.outcomes.values())
         self._log.write(BucketDone(record.stage, record.bucket, round(record.seconds, 4), rows, record.made))
 
@@ -103,7 +106,7 @@ class Engine(Protocol):
 
     @property
     def workers_here(self) -> int:
-        """How many buckets are worked on at a time on this machine, at most."""
+        """How many buckets are worked on at a time on this machine, at most; 0 if others may do it."""
         ...
 
     def map(self, kind: Kind, work: Work, items: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -5,9 +5,10 @@ An import is the new files of one call: a file whose bytes were imported before 
 import that was damaged since is written again when all its files are there.
 """
 
+import os
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -157,20 +158,22 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
     store, counts = shuffle.store, _Counts()
     with store.workspace() as folder:
         folders: dict[int, str] = {}
-        buckets: set[int] = set()
+        buckets: defaultdict[int, list[int]] = defaultdict(list)
         files = range(len(shuffle.files))
         for number, read in run.engine.map("imports", partial(shuffle.read_file, folder), files):
             counts.add(read)
             folders[number] = read["folder"]
-            buckets.update(read["buckets"])
+            for bucket in read["buckets"]:
+                buckets[bucket].append(number)
             run.progress.advance("import", sum(read["outcomes"].values()))
         _refuse_many_rejects(counts.outcomes, counts.faults, shuffle.config)
         draft = folder / "output"
         draft.mkdir()
         listed: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
-        gather = partial(shuffle.gather, folder, [folders[number] for number in files])
-        for bucket, gathered in run.engine.map("buckets", gather, sorted(buckets)):
+        spills = {bucket: [folders[number] for number in sorted(numbers)] for bucket, numbers in buckets.items()}
+        gather = partial(shuffle.gather, folder, spills)
+        for bucket, gathered in run.engine.map("buckets", gather, sorted(spills)):
             for name, about in gathered["files"].items():
                 (folder / gathered["folder"] / name).rename(draft / name)
                 listed[name] = about
@@ -197,7 +200,7 @@ def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[LogFile]
     for (path, one), label in zip(listed, labels, strict=True):
         check_columns(path, one)
         settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(config.max_turn_chars)])
-        files.append(LogFile(path, label, file_sha256(Path(path)), settings, one))
+        files.append(LogFile(os.path.abspath(path), label, file_sha256(Path(path)), settings, one))
     return files
 
 
@@ -263,10 +266,10 @@ class Shuffle:
             "faults": dict(spill.faults),
         }
 
-    def gather(self, workspace: Path, spills: Sequence[str], bucket: int) -> dict[str, Any]:
-        """Write what spills hold of a bucket; return the folder, its files, and the part of the import that it is."""
+    def gather(self, workspace: Path, spills: Mapping[int, Sequence[str]], bucket: int) -> dict[str, Any]:
+        """Write what a bucket's spills hold of it; return the folder, its files, and the part of the import it is."""
         folder = _fresh_folder(workspace)
-        folders = [workspace / name for name in spills]
+        folders = [workspace / name for name in spills[bucket]]
         files: dict[str, pa.Table] = {}
         part = None
         rows = spilled(folders, "messages", bucket)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,11 +59,11 @@ class Import:
         Raises:
             StoreError: The output has no readable manifest, or another than the entry says.
         """
-        output = _found(store, self.folder)
+        output = store.find(self.folder)
         if output is None:
-            raise StoreError(self._again(f"{self.folder / 'manifest.json'} is missing or damaged"))
+            raise StoreError(self.again(f"{self.folder / 'manifest.json'} is missing or damaged"))
         if output.manifest.get("parts") != self.parts_json():
-            raise StoreError(self._again(f"{self.path} and {self.folder / 'manifest.json'} tell different parts"))
+            raise StoreError(self.again(f"{self.path} and {self.folder / 'manifest.json'} tell different parts"))
         return output
 
     def parts_json(self) -> dict[str, dict[str, object]]:
@@ -77,30 +77,27 @@ class Import:
         except StoreError:
             return True
 
-    def table(self, store: Store, name: str) -> pa.Table:
-        """Return one of its tables.
-
-        Raises:
-            StoreError: The file is not as it was written.
-        """
-        output = self.output(store)
-        damage = damage_of(self.folder / name, output.manifest["files"].get(name))
-        if damage:
-            raise StoreError(self._again(damage))
-        return pq.read_table(self.folder / name)
-
-    def _again(self, damage: str) -> str:
+    def again(self, damage: str) -> str:
+        """Say what is damaged, and which logs to import again."""
         logs = " and ".join(self.entry.logs) or "its logs"
         return f"{damage}. The store cannot make it anew: import again {logs}, unchanged and together, or restore it"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedPart:
-    """What one import holds of one bucket."""
+    """What one import holds of one bucket.
 
-    store: Store
+    Attributes:
+        origin: The import.
+        bucket: The bucket.
+        files: The size and sha256 of its files, as the import's manifest lists them.
+        fault: Why nothing can be read of it; None if it can.
+    """
+
     origin: Import
     bucket: int
+    files: Mapping[str, Mapping[str, Any]]
+    fault: str | None
 
     @property
     def rows(self) -> int:
@@ -118,7 +115,7 @@ class ImportedPart:
         Raises:
             StoreError: The file is not as it was written; names the logs to import again.
         """
-        names, digests = self.origin.table(self.store, digests_name(self.bucket)).columns
+        names, digests = self._table(digests_name(self.bucket)).columns
         return dict(zip(names.to_pylist(), digests.to_pylist(), strict=True))
 
     def read(self, namespaces: Set[str] | None = None) -> pa.Table:
@@ -127,29 +124,17 @@ class ImportedPart:
         Raises:
             StoreError: The file is not as it was written; names the logs to import again.
         """
-        messages = self.origin.table(self.store, part_name(self.bucket))
+        messages = self._table(part_name(self.bucket))
         return messages if namespaces is None else select(messages, namespaces)
 
-
-def _found(store: Store, folder: Path) -> Output | None:
-    """Return an import's output; its manifest, which lists the files of every bucket, is read once while it stays."""
-    try:
-        stat = (folder / "manifest.json").stat()
-    except OSError:
-        return None
-    key = (folder, stat.st_mtime_ns, stat.st_size, stat.st_ino)
-    if key not in _OUTPUTS:
-        output = store.find(folder)
-        if output is None:
-            return None
-        if len(_OUTPUTS) >= _MOST_OUTPUTS:
-            _OUTPUTS.clear()
-        _OUTPUTS[key] = output
-    return _OUTPUTS[key]
-
-
-_OUTPUTS: dict[tuple[Path, int, int, int], Output] = {}
-_MOST_OUTPUTS = 64
+    def _table(self, name: str) -> pa.Table:
+        if self.fault:
+            raise StoreError(self.fault)
+        path = self.origin.folder / name
+        damage = damage_of(path, self.files.get(name))
+        if damage:
+            raise StoreError(self.origin.again(damage))
+        return pq.read_table(path)
 
 
 def digests_table(digests: Mapping[str, str]) -> pa.Table:
@@ -191,8 +176,16 @@ def imported_parts(store: Store, imports: Sequence[Import]) -> dict[int, list[Im
     """
     parts: dict[int, list[ImportedPart]] = {}
     for one in imports:
+        files: Mapping[str, Mapping[str, Any]] = {}
+        fault = None
+        try:
+            files = one.output(store).manifest["files"]
+        except StoreError as error:
+            fault = str(error)  # it matters to those buckets alone that are to be built again
         for bucket in one.entry.parts:
-            parts.setdefault(bucket, []).append(ImportedPart(store, one, bucket))
+            names = (part_name(bucket), digests_name(bucket))
+            listed = {name: files[name] for name in names if name in files}
+            parts.setdefault(bucket, []).append(ImportedPart(one, bucket, listed, fault))
     if not parts and imports:
         raise StoreError(
             f"{store.root} holds no messages: no row of what was imported had a text or an attachment; "

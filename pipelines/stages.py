@@ -1,8 +1,10 @@
 """The stages of one bucket, from its imports to its index."""
 
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -71,22 +73,20 @@ class BucketBuild:
         language = {"language": config.index.language, "tokens": TOKENS_REVISION}
         encode = {"model": encoder.as_dict(), "batch_size": config.encoder.batch_size}
         index = {**config.index.model_dump(), **language, **config.propagate.model_dump()}
-        self._stages = {
-            stage.name: stage
-            for stage in (
-                Stage("merge", MERGE_REVISION, {}),
-                Stage("encode_turns", EMBEDDINGS_REVISION, encode),
-                Stage("segment", SEGMENT_REVISION, {**config.segment.model_dump(), **language}),
-                Stage("extract", EXTRACT_REVISION, {**config.extract.model_dump(), **language}),
-                Stage("encode_facts", EMBEDDINGS_REVISION, encode),
-                Stage("encode_episodes", EMBEDDINGS_REVISION, encode),
-                Stage("consolidate", CONSOLIDATE_REVISION, config.consolidate.model_dump()),
-                Stage("group", GROUP_REVISION, config.group.model_dump()),
-                Stage("encode_topics", EMBEDDINGS_REVISION, encode),
-                Stage("propagate", PROPAGATE_REVISION, config.propagate.model_dump()),
-                Stage("index", INDEX_REVISION, {**index, "dimension": encoder.dimension}),
-            )
+        slices: dict[str, tuple[int, dict[str, Any]]] = {
+            "merge": (MERGE_REVISION, {}),
+            "encode_turns": (EMBEDDINGS_REVISION, encode),
+            "segment": (SEGMENT_REVISION, {**config.segment.model_dump(), **language}),
+            "extract": (EXTRACT_REVISION, {**config.extract.model_dump(), **language}),
+            "encode_facts": (EMBEDDINGS_REVISION, encode),
+            "encode_episodes": (EMBEDDINGS_REVISION, encode),
+            "consolidate": (CONSOLIDATE_REVISION, config.consolidate.model_dump()),
+            "group": (GROUP_REVISION, config.group.model_dump()),
+            "encode_topics": (EMBEDDINGS_REVISION, encode),
+            "propagate": (PROPAGATE_REVISION, config.propagate.model_dump()),
+            "index": (INDEX_REVISION, {**index, "dimension": encoder.dimension}),
         }
+        self._stages = {name: Stage(name, *slices[name]) for name in STAGES}
 
     def steps(self, parts: Sequence[ImportedPart]) -> Steps:
         """Run every stage on the bucket's imports and return its index.
@@ -250,6 +250,9 @@ def _read_index(output: Output) -> BucketIndex:
     return BucketIndex(**tables, **vectors)
 
 
+_MOST_REMOVALS = 2
+
+
 def index_of_bucket(
     runner: Runner,
     config: Config,
@@ -266,6 +269,7 @@ def index_of_bucket(
         parts: What was imported of the bucket, the oldest import first.
         encode: Returns the vectors of some texts, float32 `[len(texts), dimension]`.
     """
+    removed: Counter[Path] = Counter()
     while True:
         steps = BucketBuild(runner, config, encoder).steps(parts)
         try:
@@ -276,4 +280,7 @@ def index_of_bucket(
             output: Output = done.value
             return output
         except DamagedOutput as error:
+            removed[error.folder] += 1
+            if removed[error.folder] > _MOST_REMOVALS:  # a disk that does not keep what is written
+                raise
             runner.remove(error.folder)

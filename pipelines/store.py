@@ -30,7 +30,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
-from hgmem_core.lineage import Lineage
 from hgmem_core.schemas import SCHEMA_VERSION
 from pipelines.files import (
     Payload,
@@ -99,14 +98,6 @@ class Output:
     def digest(self) -> str:
         """What its tables say, times of import apart."""
         return str(self.manifest["digest"])
-
-    def digests(self) -> Mapping[str, str]:
-        """Return what its tables say of each namespace.
-
-        Raises:
-            DamagedOutput: The file is not as it was written.
-        """
-        return Lineage.of(self.table(LINEAGE_FILE)).digests
 
     def damage(self, contents: bool = True) -> str | None:
         """Say which file is missing, truncated or, if `contents` are read, altered; None if none is."""
@@ -220,7 +211,6 @@ class Store:
         """
         manifest = seal({**about, "files": listed})
         (draft / "manifest.json").write_text(dump(manifest))
-        folder.parent.mkdir(parents=True, exist_ok=True)
         while not _moved(draft, folder):
             found = self.find(folder)
             if found is not None and found.damage() is None:
@@ -286,8 +276,13 @@ def _suiting(log_bytes: int) -> int:
 
 def _moved(draft: Path, folder: Path) -> bool:
     """Give a folder its final name, or return False if something has it already."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         draft.rename(folder)
+    except FileNotFoundError:
+        if not draft.exists():
+            raise
+        return False  # what holds the folder was removed in this moment, as of a piece that was taken
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise

@@ -11,6 +11,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -129,30 +130,35 @@ class NodeLoss(Silent):
 
     def __init__(self, moment, root, lose):
         self._moment, self._root, self._lose = moment, Path(root), lose
+        self._watcher = threading.Thread(target=self._watch)
         self.lost = False
 
     def start(self, stage, total):
-        if stage == "build":
-            self._look(0)
+        if stage != "build":
+            return
+        if self._moment == "before the first block":
+            self._take()
+        elif self._moment == "during a write":
+            self._watcher.start()
 
     def advance(self, stage, amount):
-        if stage == "build":
-            self._look(amount)
+        if stage == "build" and self._moment == "in the middle" and not self.lost:
+            self._take()
 
-    def _look(self, done):
-        if self.lost:
-            return
-        if self._moment == "during a write":
-            deadline = time.monotonic() + 30
-            while not self._is_writing() and time.monotonic() < deadline:
-                time.sleep(0.001)
-        elif (self._moment == "in the middle") != bool(done):
-            return
+    def _watch(self):
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not self._is_writing():
+            time.sleep(0.0005)
+        if time.monotonic() < deadline:
+            self._take()
+
+    def _take(self):
         self.lost = True
         self._lose()
 
     def _is_writing(self):
-        return any(not (path.parent / "manifest.json").exists() for path in self._root.glob("tmp/*/*.parquet"))
+        """Say whether a file of an output lies in a folder that is not finished."""
+        return any(not (path.parent / "manifest.json").exists() for path in self._root.glob("tmp/*/turns.parquet"))
 
 
 @contextmanager
