@@ -45,8 +45,7 @@ _PROBE_SECONDS = 120.0
 _FEWEST_BLOCKS = 32
 _BLOCKS_A_CPU = 8
 _BLOCKS_OF_A_GROWING_CLUSTER = 1_024
-"""A block costs Ray Data some 80 ms of CPU, so that a block for each of many buckets would cost more than their work; a
-few for each CPU even out that some take longer."""
+"""A block is a task, which has a cost of its own; a few for each CPU even out that some take longer."""
 
 _MOST_ITEMS = 16
 """Buckets or units in a block, at most: a block is what is seen to be finished."""
@@ -73,7 +72,6 @@ class RayEngine:
     def map(self, kind: Kind, work: Work, items: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Apply `work` to every item; see `pipelines.engine.Engine`."""
         resources: ResourcesConfig = getattr(self._config.ray, kind)
-
         software = software_versions()
 
         def apply(batch: pa.Table) -> pa.Table:

@@ -93,7 +93,7 @@ def test_a_parent_that_is_damaged_or_of_other_settings_gives_nothing(tmp_path):
     first = write_jsonl(tmp_path / "a.jsonl", rows(USERS))
     second = write_jsonl(tmp_path / "b.jsonl", CHANGES["a late message"])
     config = config_of(tmp_path / "store", first, buckets=1)
-    run(config)
+    served = manifest_of(run(config))["buckets"]["0"]["folder"]
     for path in (tmp_path / "store").glob("outputs/*/*/*.[pa]*"):
         if "import" not in path.parts:
             content = path.read_bytes()
@@ -103,6 +103,7 @@ def test_a_parent_that_is_damaged_or_of_other_settings_gives_nothing(tmp_path):
     changed = run(other)
     whole = run(config_of(tmp_path / "whole", first, second, buckets=1))
     assert grown.built.turns == whole.built.turns
+    assert (tmp_path / "store" / served / "turn.faiss").exists(), "what is served was removed, and not made again"
     texts = {}
     for done, root in ((grown, "store"), (whole, "whole")):
         index = done.store.root / manifest_of(done)["buckets"]["0"]["folder"] / "nodes.arrow"
