@@ -96,7 +96,10 @@ def rebuild_in_a_process(config_path, environment, kill_after=None):
 
 
 def survive_kills(folder, kills, seed=0):
-    """Kill drivers at random moments of their run; yield each moment in seconds, and whether the kill came in time."""
+    """Kill drivers at random moments of their run until so many were; yield each moment in seconds.
+
+    A run that had ended before its moment is run to the end and compared, too, and another takes its place.
+    """
     chance = random.Random(seed)
     logs = write_logs(folder)
     expected = undisturbed(folder, logs)
@@ -112,13 +115,18 @@ def survive_kills(folder, kills, seed=0):
         rebuild_in_a_process(prepared("first"), environment)
         duration = time.monotonic() - began
         check(expected, folder / "first", expected[0])
-        for number in range(kills):
-            path = prepared(f"killed-{number}")
-            moment = chance.uniform(0.15, 0.95) * duration
+        number = 0
+        while kills:
+            name = f"killed-{number}"
+            path = prepared(name)
+            moment = chance.uniform(0.1, 0.9) * duration
             was_killed = rebuild_in_a_process(path, environment, kill_after=moment) is None
             rebuild_in_a_process(path, environment)
-            check(expected, folder / f"killed-{number}", current(folder / f"killed-{number}"))
-            yield moment, was_killed
+            check(expected, folder / name, current(folder / name))
+            number += 1
+            if was_killed:
+                kills -= 1
+                yield moment
 
 
 def current(root):
@@ -217,9 +225,8 @@ def main():
         folder = Path(name)
         (folder / "kills").mkdir()
         (folder / "losses").mkdir()
-        for moment, was_killed in survive_kills(folder / "kills", arguments.kills, arguments.seed):
-            what = "killed after" if was_killed else "had ended before"
-            print(f"{what} {moment:.2f} s: equal", flush=True)  # noqa: T201
+        for moment in survive_kills(folder / "kills", arguments.kills, arguments.seed):
+            print(f"killed after {moment:.2f} s: equal", flush=True)  # noqa: T201
         for moment in survive_losses(folder / "losses", [MOMENTS[at % 3] for at in range(arguments.losses)]):
             print(f"node lost {moment}: equal", flush=True)  # noqa: T201
 

@@ -151,8 +151,7 @@ def test_a_cluster_that_grows_is_told_so_and_not_refused(tmp_path):
 
 
 def test_kills_at_random_moments_change_nothing(tmp_path):
-    [(_, was_killed)] = survive_kills(tmp_path, 1, seed=1)
-    assert was_killed
+    assert len(list(survive_kills(tmp_path, 1, seed=1))) == 1
 
 
 def test_the_loss_of_a_node_changes_nothing(tmp_path):
