@@ -8,9 +8,6 @@ pieces are named by their content and appear whole.
 """
 
 import json
-import logging
-import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,23 +21,20 @@ import ray
 import ray.data
 import ray.exceptions
 from ray.data.exceptions import ExecutionTimeoutError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hgmem_core.config import ResourcesConfig, RunConfig
 from hgmem_core.encoding import Encoder, Vectors
 from pipelines.engine import BuildJob, ClusterError, Kind, Watch, Work
 from pipelines.job_log import JobLog, Retried
 from pipelines.pieces import UNIT_TEXTS, Pieces, units_of
-from pipelines.preflight import PreflightError, check_resources, check_software, software_versions
+from pipelines.preflight import check_software, software_versions
 from pipelines.progress import Progress
+from pipelines.ray_connection import connected, last_line, needed
 from pipelines.runner import Record
 from pipelines.stages import Texts, index_of_bucket
 from pipelines.store import DamagedOutput, Output, Store
 
 Item = TypeVar("Item", int, str)
-
-_PROBE_SECONDS = 120.0
-"""For a node to start a process and answer."""
 
 _FEWEST_BLOCKS = 32
 _BLOCKS_A_CPU = 8
@@ -49,9 +43,6 @@ _BLOCKS_OF_A_GROWING_CLUSTER = 1_024
 
 _MOST_ITEMS = 16
 """Buckets or units in a block, at most: a block is what is seen to be finished."""
-
-_OBJECT_STORE_BYTES = 256 << 20
-"""Of a Ray that is started for a run: rows travel through the store, and names are short."""
 
 _TRIES = 3
 """How often work is begun again after Ray itself failed, without anything being finished in between."""
@@ -123,7 +114,7 @@ class RayEngine:
             yield row["item"], row["seconds"]
 
     def _encode_options(self, texts: int) -> dict[str, Any]:
-        resources = _needed(self._config.ray.encode)
+        resources = needed(self._config.ray.encode)
         options = _options(resources)
         there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         fit = [there.get(kind, 0) / one for kind, one in (("CPU", resources.cpus), ("GPU", resources.gpus)) if one]
@@ -155,16 +146,16 @@ class RayEngine:
                     # The work itself failed: its own error says why; Ray's, behind it, where.
                     raise cause from error
                 if getattr(error, "actor_init_failed", False):
-                    raise ClusterError(f"the encoder cannot be opened on a node: {_last_line(error)}") from error
+                    raise ClusterError(f"the encoder cannot be opened on a node: {last_line(error)}") from error
                 failures += 1
                 self._log.write(Retried(what, None, failures, type(error).__name__))
                 if failures == _TRIES:
                     raise ClusterError(
                         f"Ray failed {_TRIES} times with {len(left)} of {len(items)} {what} left and none finished in "
-                        f"between ({_last_line(error)}): see its logs; what was finished is kept, so mend the cluster "
+                        f"between ({last_line(error)}): see its logs; what was finished is kept, so mend the cluster "
                         "and run this again"
                     ) from error
-                self._progress.note(f"Ray lost {what} ({_last_line(error)}); beginning again what is left")
+                self._progress.note(f"Ray lost {what} ({last_line(error)}); beginning again what is left")
 
     def _dataset(self, items: Sequence[int] | Sequence[str], most: int) -> ray.data.Dataset:
         """Return a dataset of items in blocks that are about equally long; a block is a task."""
@@ -191,7 +182,7 @@ class RayEngine:
     def _stalled(self, what: str, left: Sequence[object]) -> str:
         kind = what.rpartition(".")[2]
         asked: ResourcesConfig = getattr(self._config.ray, kind)
-        asked = _needed(asked) if kind == "encode" else asked
+        asked = needed(asked) if kind == "encode" else asked
         free = ray.available_resources()  # type: ignore[no-untyped-call]
         memory = free.get("memory", 0) / (1 << 30)
         there = f"{free.get('CPU', 0):g} CPUs, {free.get('GPU', 0):g} GPUs, {memory:.1f} GiB"
@@ -201,17 +192,6 @@ class RayEngine:
             f"{what} ({names}), each asking for {asked.cpus:g} CPUs, {asked.gpus:g} GPUs, {asked.memory_gib:g} GiB; "
             f"free in the cluster: {there}. Add nodes, ask for less, or allow more time; what was finished is kept"
         )
-
-
-def _last_line(error: BaseException) -> str:
-    """Return the last line of an error's message, which in Ray's is the error at its root."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
-def _needed(encode: ResourcesConfig) -> ResourcesConfig:
-    """Return what an encoder's actor takes: one CPU, if nothing was said."""
-    return encode if encode.cpus or encode.gpus else encode.model_copy(update={"cpus": 1.0})
 
 
 def _options(resources: ResourcesConfig) -> dict[str, Any]:
@@ -318,96 +298,6 @@ def _output(store: Store, name: str) -> Output:
 
 @contextmanager
 def ray_engine(config: RunConfig, store: Store, log: JobLog, progress: Progress) -> Iterator[RayEngine]:
-    """Connect to Ray, check its nodes, and leave it as it was: what this process did not start, it does not end.
-
-    Raises:
-        PreflightError: A node lacks this software or the store, or none is large enough for the work.
-        ClusterError: There is no Ray, or a node does not answer.
-    """
-    mine = not ray.is_initialized()
-    address = ""
-    if mine:
-        address = config.ray.address or os.environ.get("RAY_ADDRESS") or "local"
-        _connect(address)
-    # What Ray Data tells the terminal, the job says itself.
-    handlers = [each for each in logging.getLogger("ray.data").handlers if not isinstance(each, logging.FileHandler)]
-    levels = [handler.level for handler in handlers]
-    for handler in handlers:
-        handler.setLevel(logging.CRITICAL)
-    try:
-        for warning in _check_nodes(config, store):
-            progress.note(warning)
-        yield RayEngine(config, log, progress, _tasks_at_once(config) if mine and address == "local" else 0)
-    finally:
-        for handler, level in zip(handlers, levels, strict=True):
-            handler.setLevel(level)
-        if mine:
-            ray.shutdown()
-
-
-def _connect(address: str) -> None:
-    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
-    if address == "local":
-        options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
-        if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
-            # Else Ray makes one that everybody on the machine can read. Workers inherit it; Ray knows one a process.
-            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    try:
-        ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise ClusterError(
-            f"no Ray at {address!r} ({_last_line(error)}): start one, correct run.ray.address, or set run.engine=local"
-        ) from error
-
-
-def _tasks_at_once(config: RunConfig) -> int:
-    """Return how many buckets are worked on at a time on a Ray of this machine alone."""
-    cpus, concurrency = config.ray.buckets.cpus, config.ray.buckets.concurrency
-    [node] = _alive()
-    fit = max(1, int(node["Resources"].get("CPU", 0) / cpus)) if cpus else 1
-    return min(fit, concurrency) if concurrency else fit
-
-
-def _alive() -> list[dict[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-
-
-def _check_nodes(config: RunConfig, store: Store) -> list[str]:
-    """Look at what the cluster has; return what it lacks yet."""
-    nodes = _alive()
-    asks = {"imports": config.ray.imports, "buckets": config.ray.buckets, "encode": _needed(config.ray.encode)}
-    warnings = check_resources(asks, [node["Resources"] for node in nodes], config.ray.autoscaling)
-    name_of = {node["NodeID"]: f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})" for node in nodes}
-    with store.workspace() as folder:
-        found = _ask_nodes(list(name_of), str(folder.resolve()))
-    check_software(software_versions(), {name_of[node]: versions for node, (versions, _) in found.items()})
-    blind = [name_of[node] for node, (_, sees) in found.items() if not sees]
-    if blind:
-        raise PreflightError(
-            f"{', '.join(blind)} cannot see {store.root.resolve()}: put the store on a file system that all nodes share"
-        )
-    return warnings
-
-
-def _ask_nodes(nodes: Sequence[str], folder: str) -> dict[str, tuple[dict[str, str], bool]]:
-    """Return what software each node has, and whether it sees a folder of the store."""
-
-    def probe() -> tuple[dict[str, str], bool]:
-        # Sent by value, so that it runs even where this package is not installed.
-        import os
-
-        try:
-            from pipelines.preflight import software_versions as versions
-        except ImportError:
-            return {}, True
-        return versions(), os.path.isdir(folder)
-
-    task = ray.remote(num_cpus=0)(probe)
-    asked = {
-        node: task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
-        for node in nodes
-    }
-    try:
-        return dict(zip(asked, ray.get(list(asked.values()), timeout=_PROBE_SECONDS), strict=True))
-    except ray.exceptions.RayError as error:
-        raise ClusterError(f"a node of the cluster does not answer ({_last_line(error)}): look at its logs") from error
+    """Give the engine on a Ray that is connected to inside the `with`; see `pipelines.ray_connection.connected`."""
+    with connected(config, store, progress) as workers_here:
+        yield RayEngine(config, log, progress, workers_here)

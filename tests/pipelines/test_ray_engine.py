@@ -8,7 +8,7 @@ import pytest
 import ray
 
 from hgmem_core.config import ResourcesConfig, RunConfig
-from pipelines import ray_engine as ray_engine_module
+from pipelines import ray_connection
 from pipelines.engine import ClusterError
 from pipelines.import_stage import ImportFailed
 from pipelines.job_log import open_job_log
@@ -122,7 +122,7 @@ def test_work_that_fits_on_no_node_is_refused_before_it_starts(tmp_path):
 
 def test_a_node_without_the_software_or_the_store_is_refused(tmp_path, monkeypatch):
     config = config_of(tmp_path / "store", write_jsonl(tmp_path / "log.jsonl", rows(USERS[:1])), run={"engine": "ray"})
-    original = ray_engine_module._ask_nodes
+    original = ray_connection._ask_nodes
     bare = {"answer": lambda found: ({}, True), "says": r"^hgmem is not installed on .*: install it there"}
     blind = {"answer": lambda found: (found[0], False), "says": "cannot see .*store: put the store on a file system"}
     for case in (bare, blind):
@@ -130,7 +130,7 @@ def test_a_node_without_the_software_or_the_store_is_refused(tmp_path, monkeypat
         def asked(nodes, folder, case=case):
             return {node: case["answer"](found) for node, found in original(nodes, folder).items()}
 
-        monkeypatch.setattr(ray_engine_module, "_ask_nodes", asked)
+        monkeypatch.setattr(ray_connection, "_ask_nodes", asked)
         with pytest.raises(PreflightError, match=case["says"]):
             run(config)
     assert not list((tmp_path / "store").glob("imports/*"))
