@@ -76,6 +76,37 @@ class InputConfig(Section):
         return ZoneInfo(self.time_zone)
 
 
+class ServerConfig(Section):
+    """How an OpenAI-compatible server is reached, and how much is asked of it at once."""
+
+    url: str = "http://127.0.0.1:8000/v1"
+    """Up to and with the version, such as `/v1`."""
+    key_variable: str = ""
+    """The environment variable that holds the server's key; empty for a server without one. Keys never lie in a
+    configuration, since that is written into manifests."""
+    concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
+    """Requests in flight at a time, over all threads of the client."""
+    timeout_seconds: Annotated[float, Field(gt=0.0, le=86_400.0)] = 600.0
+    """For one try of one request."""
+    retries: Annotated[int, Field(ge=0, le=100)] = 5
+    """Further tries of a request after a time-out, a broken connection, 408, 429 or 5xx."""
+    give_up_minutes: Annotated[float, Field(ge=0.0, le=10_000.0)] = 10.0
+    """A server that answers nothing for so long ends the run; what it answered is kept."""
+
+
+class VllmConfig(Section):
+    """How vLLM engines run as actors on Ray."""
+
+    engine_kwargs: dict[str, Any] = {}
+    """Given to vLLM as they are, `tensor_parallel_size` and `max_model_len` among them."""
+    replicas: Annotated[int, Field(ge=1, le=1_024)] = 1
+    """Engines at a time."""
+    bundles: list[dict[str, float]] = []
+    """What one engine reserves, such as `[{ GPU = 1, CPU = 4 }]`; empty leaves it to Ray: a GPU for each rank."""
+    batch_size: Annotated[int, Field(ge=1, le=4_096)] = 64
+    """Rows that an engine is handed at a time; several batches are in flight."""
+
+
 class StoreConfig(Section):
     """Where the store lives and how it is cut."""
 
@@ -178,6 +209,64 @@ class ConsolidateConfig(Section):
     """Statements of the same words but for articles, fillers and contractions are one from this similarity on."""
 
 
+LlmStage = Literal["segment", "extract", "consolidate", "group"]
+
+
+class PriceConfig(Section):
+    """What tokens cost, in any currency, per million; 0 where nothing is charged."""
+
+    prompt: Annotated[float, Field(ge=0.0)] = 0.0
+    completion: Annotated[float, Field(ge=0.0)] = 0.0
+
+
+class LlmConfig(Section):
+    """Which language model takes part, and in what."""
+
+    engine: Literal["none", "http", "vllm"] = "none"
+    """`none` leaves everything to the embedded engines; `http` asks an OpenAI-compatible server; `vllm` runs the model
+    as actors on Ray."""
+    model: str = ""
+    """Its name at the server, or for `vllm` its name or folder."""
+    stages: list[LlmStage] = ["segment", "extract", "consolidate", "group"]
+    """What it decides; the embedded engines do the rest."""
+    thinking: Literal["off", "on", "default"] = "off"
+    """Whether a model that can think does so, by `enable_thinking` of its chat template; `default` sends nothing of the
+    kind, for servers that know no such argument."""
+    guided: bool = True
+    """Whether the answer's JSON schema goes with each request; without it the prompt alone asks for JSON."""
+    context_tokens: Annotated[int, Field(ge=2_048, le=10_000_000)] = 16_384
+    """Prompt and answer together; longer input is cut into windows."""
+    max_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 4_096
+    """Of an answer; a second try may take twice as many."""
+    temperature: Annotated[float, Field(ge=0.0, le=2.0)] = 0.0
+    tokenizer: str = ""
+    """The model's `tokenizer.json`, or the folder that holds it; empty means that of a `model` that is a folder, else
+    the server's `/tokenize`, else an upper bound by bytes."""
+    window_turns: Annotated[int, Field(ge=8, le=1_000)] = 40
+    """Turns that one request segments."""
+    window_overlap: Annotated[int, Field(ge=2, le=500)] = 8
+    """Turns that two windows share; each decides the half that is nearer to its middle."""
+    pair_cosine: Annotated[float, Field(ge=0.0, le=1.0)] = 0.8
+    """Facts that are so near, and that the rules did not settle, are decided by the model."""
+    prices: PriceConfig = PriceConfig()
+    http: ServerConfig = ServerConfig()
+    vllm: VllmConfig = VllmConfig()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.engine != "none" and not self.model:
+            raise ValueError("model is missing: name the one that the server or vLLM is to run")
+        if self.window_overlap * 2 > self.window_turns:
+            raise ValueError(f"window_overlap={self.window_overlap} is more than half of {self.window_turns} turns")
+        if self.max_tokens * 2 > self.context_tokens:
+            raise ValueError(f"max_tokens={self.max_tokens} leaves less than half of context_tokens to the prompt")
+        return self
+
+    def decides(self, stage: LlmStage) -> bool:
+        """Say whether the model takes part in a stage."""
+        return self.engine != "none" and stage in self.stages
+
+
 class RetrieveConfig(Section):
     """Defaults of a query."""
 
@@ -241,6 +330,13 @@ class Config(Section):
     index: IndexConfig = IndexConfig()
     retrieve: RetrieveConfig = RetrieveConfig()
     run: RunConfig = RunConfig()
+    llm: LlmConfig = LlmConfig()
+
+    @model_validator(mode="after")
+    def _has_a_place_for_vllm(self) -> Self:
+        if self.llm.engine == "vllm" and self.run.engine == "local":
+            raise ValueError("llm.engine=vllm runs as actors on Ray: set run.engine=ray, or llm.engine=http")
+        return self
 
 
 def parse_config(text: str, overrides: Iterable[str] = ()) -> Config:
@@ -349,4 +445,6 @@ def _toml_value(value: object) -> str:
         return f'"{escaped}"'
     if isinstance(value, list):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_toml_value(key)} = {_toml_value(item)}" for key, item in value.items()) + " }"
     return repr(value)

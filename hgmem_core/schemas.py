@@ -134,6 +134,18 @@ REJECT = _table(
     "namespace stage source_id attempt reason raw final",
 )
 
+CALL = _table(
+    "CALL",
+    "stage request_hash",
+    {"stage": STRING, "request_hash": STRING, "row_id": STRING, "attempt": pa.int32(), "finish_reason": STRING}
+    | {"prompt_tokens": pa.int64(), "completion_tokens": pa.int64(), "seconds": pa.float64()},
+    {"answer": STRING, "reasoning": STRING, "thinking_tokens": pa.int64()},
+)
+"""What a language model answered: `attempt` counts the passes over the row that it was asked about."""
+
+CAUSE = _table("CAUSE", "fact_id cause_id", {"fact_id": STRING, "cause_id": STRING}, {})
+"""A fact that holds because of another one, as the log says; both of one episode."""
+
 QUERY = _table("QUERY", "query_id", {"query_id": STRING, "text": STRING, "group": STRING}, {})
 
 QREL = _table("QREL", "query_id turn_id", {"query_id": STRING, "turn_id": STRING, "relevance": pa.int32()}, {})
