@@ -13,8 +13,6 @@ Answer = TypeVar("Answer", bound=BaseModel)
 Fault = Literal[
     "refused", "truncated_in_thinking", "truncated", "blanks", "no_json", "bad_json", "bad_field", "bad_item"
 ]  # fmt: skip
-    "refused", "truncated_in_thinking", "truncated", "blanks", "no_json", "bad_json", "bad_field", "bad_item"
-]
 
 
 @dataclass(frozen=True, slots=True)
