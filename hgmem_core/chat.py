@@ -88,6 +88,14 @@ class Reply:
     seconds: float = 0.0
     refusal: str | None = None
 
+    def __post_init__(self) -> None:
+        """Replace lone surrogates: JSON can spell them, and nothing can be written that holds one."""
+        for name in ("text", "reasoning", "refusal"):
+            text = getattr(self, name)
+            if text is not None:
+                whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+                object.__setattr__(self, name, whole)
+
     def to_json(self) -> str:
         """Write it as JSON, to travel."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))

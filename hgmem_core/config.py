@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 Format = Literal["parquet", "jsonl", "csv", "openai", "locomo"]
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
-EncoderName = Literal["minilm", "static"]
+EncoderName = Literal["minilm", "static", "sentence-transformers", "http", "vllm"]
+PACKAGED_ENCODERS: tuple[EncoderName, ...] = ("minilm", "static")
 Language = Literal[
     "arabic", "danish", "dutch", "english", "finnish", "french", "german", "greek", "hindi", "hungarian", "italian",
     "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "turkish",
@@ -107,6 +108,13 @@ class VllmConfig(Section):
     """Rows that an engine is handed at a time; several batches are in flight."""
 
 
+class VllmEngineConfig(Section):
+    """One vLLM engine within a process."""
+
+    engine_kwargs: dict[str, Any] = {}
+    """Given to vLLM as they are."""
+
+
 class StoreConfig(Section):
     """Where the store lives and how it is cut."""
 
@@ -125,12 +133,93 @@ class ImportConfig(Section):
 
 
 class EncoderConfig(Section):
-    """Which packaged encoder makes the vectors."""
+    """What makes the vectors."""
 
     name: EncoderName = "minilm"
+    """`minilm` and `static` are packaged; the others run the `model` that is named: here, at an OpenAI-compatible
+    server, or on vLLM in actors on Ray."""
+    model: str = ""
+    """Name or folder, as for whoever runs it."""
+    dimension: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """Floats that are kept of a vector, for models that were trained to be cut so; 0 keeps all."""
+    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2_048
+    """Of one piece of text; a longer text is split, and its vector is the mean of its pieces'. A model run here that
+    takes fewer gets fewer; a server that takes fewer must be known."""
+    tokenizer: str = ""
+    """The model's `tokenizer.json`, or the folder that holds it, for a model at a server or on vLLM; empty means that
+    of a `model` that is on this machine, else an upper bound by bytes."""
+    query_instruction: str = ""
+    """What a query looks for, for models that are told so; empty means what the model itself or, for Qwen3, this
+    software says."""
+    query_prefix: str = ""
+    """Put before a query instead, word for word."""
+    document_prefix: str = ""
+    """Put before everything else; empty means what a model run here itself says."""
+    download: bool = False
+    """Whether a model run here may be fetched by name if it is not on this machine."""
     cache_dir: str = ""
-    """Where the exported model is kept; empty means the user's cache folder."""
+    """Where the exported `minilm` is kept; empty means the user's cache folder."""
     batch_size: Annotated[int, Field(ge=1, le=1_024)] = 32
+    """Pieces of text that go through the model together, or in one request; vLLM makes its own batches."""
+    http: ServerConfig = ServerConfig()
+    vllm: VllmEngineConfig = VllmEngineConfig()
+
+    @model_validator(mode="after")
+    def _names_its_model(self) -> Self:
+        if (self.name in PACKAGED_ENCODERS) == bool(self.model):
+            raise ValueError(
+                f"name={self.name} has a model of its own: leave out model, or name what runs it"
+                if self.model
+                else f"model is missing: name the one that {self.name} is to run"
+            )
+        prefixes = self.query_instruction, self.query_prefix, self.document_prefix
+        if self.name in PACKAGED_ENCODERS and (self.dimension or any(prefixes)):
+            raise ValueError(f"name={self.name} takes no dimension, instruction or prefix")
+        if self.query_instruction and self.query_prefix:
+            raise ValueError("query_instruction and query_prefix exclude each other")
+        return self
+
+
+class RerankServerConfig(Section):
+    """How a server is reached that answers while somebody waits."""
+
+    url: str = "http://127.0.0.1:8000/v1"
+    """Up to and with the version, such as `/v1`, where there is one."""
+    key_variable: str = ""
+    """The environment variable that holds the server's key; empty for a server without one."""
+    timeout_seconds: Annotated[float, Field(gt=0.0, le=86_400.0)] = 20.0
+    """For one try of a request; there are three."""
+
+
+class RerankConfig(Section):
+    """Which model orders what a recipe found anew, by reading it together with the query."""
+
+    engine: Literal["none", "sentence-transformers", "http", "vllm"] = "none"
+    """`sentence-transformers` runs a cross-encoder here, `vllm` a model on vLLM here; `http` asks a server."""
+    model: str = ""
+    """Name or folder, as for whoever runs it."""
+    candidates: Annotated[int, Field(ge=1, le=1_000)] = 100
+    """How many of a recipe's best are read, for `hypermem` at each stage; the rest stays behind them."""
+    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2_048
+    """Of a candidate's text, a token being four bytes; the rest of it is not read."""
+    instruction: str = ""
+    """What makes a candidate relevant, for models that are told so; empty means what this software says."""
+    template: Literal["auto", "qwen3", "none"] = "auto"
+    """`qwen3` puts query and candidate into the form that Qwen3-Reranker was trained on, `none` sends them as they are;
+    `auto` goes by the model's name."""
+    protocol: Literal["rerank", "tei", "yes_no"] = "rerank"
+    """Of the server: `rerank` as vLLM, Jina and Cohere have it, `tei` as Text Embeddings Inference has it, `yes_no`
+    asks a language model through `/completions` and goes by the odds of its answer."""
+    download: bool = False
+    """Whether a model run here may be fetched by name if it is not on this machine."""
+    http: RerankServerConfig = RerankServerConfig()
+    vllm: VllmEngineConfig = VllmEngineConfig()
+
+    @model_validator(mode="after")
+    def _names_its_model(self) -> Self:
+        if self.engine != "none" and not self.model:
+            raise ValueError(f"model is missing: name the one that {self.engine} is to run")
+        return self
 
 
 class IndexConfig(Section):
@@ -258,8 +347,11 @@ class LlmConfig(Section):
             raise ValueError("model is missing: name the one that the server or vLLM is to run")
         if self.window_overlap * 2 > self.window_turns:
             raise ValueError(f"window_overlap={self.window_overlap} is more than half of {self.window_turns} turns")
-        if self.max_tokens * 2 > self.context_tokens:
-            raise ValueError(f"max_tokens={self.max_tokens} leaves less than half of context_tokens to the prompt")
+        if self.max_tokens * 2 + 1_536 > self.context_tokens:
+            raise ValueError(
+                f"context_tokens={self.context_tokens} has no room for a prompt beside two answers of "
+                f"max_tokens={self.max_tokens}: raise the one to {self.max_tokens * 2 + 1_536}, or lower the other"
+            )
         return self
 
     def decides(self, stage: LlmStage) -> bool:
@@ -297,6 +389,8 @@ class RayConfig(Section):
     """Tasks that read log files."""
     buckets: ResourcesConfig = ResourcesConfig()
     """Tasks that run every stage but the encoders, on some buckets each, one at a time."""
+    ask: ResourcesConfig = ResourcesConfig(concurrency=1)
+    """Actors that ask a language model's server (`llm.engine=http`); each has an `llm.http.concurrency` of its own."""
     encode: ResourcesConfig = ResourcesConfig(cpus=0.0)
     """The encoder's actors; with `cpus` = 0 they take what the packaged encoder is known to need."""
 
@@ -322,6 +416,7 @@ class Config(Section):
     inputs: list[InputConfig] = []
     imports: ImportConfig = ImportConfig()
     encoder: EncoderConfig = EncoderConfig()
+    rerank: RerankConfig = RerankConfig()
     segment: SegmentConfig = SegmentConfig()
     extract: ExtractConfig = ExtractConfig()
     consolidate: ConsolidateConfig = ConsolidateConfig()
@@ -336,6 +431,8 @@ class Config(Section):
     def _has_a_place_for_vllm(self) -> Self:
         if self.llm.engine == "vllm" and self.run.engine == "local":
             raise ValueError("llm.engine=vllm runs as actors on Ray: set run.engine=ray, or llm.engine=http")
+        if self.encoder.name == "vllm" and self.run.engine == "local":
+            raise ValueError("encoder.name=vllm runs in actors on Ray: set run.engine=ray, or encoder.name=http")
         return self
 
 
@@ -369,7 +466,9 @@ def _fault(item: Mapping[str, Any]) -> str:
     path = ".".join(str(step) for step in item["loc"])
     if item["type"] == "extra_forbidden":
         return f"{path}: unknown key"
-    message = item["msg"].removeprefix("Value error, ")
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if not path:
+        return message  # of the whole tree: it names its paths itself
     return f"{path}: {message}" if isinstance(item["input"], dict) else f"{path}: {message} (got {item['input']!r})"
 
 

@@ -36,7 +36,7 @@ from hgmem_core.schemas import FACT, INCIDENCE, OUTCOME, STRING, conform
 from hgmem_core.tokens import fold
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors
 
-CONSOLIDATE_REVISION = 2
+CONSOLIDATE_REVISION = 3
 """Raised when equal facts are consolidated otherwise."""
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+(?:['’.,:/-][\p{L}\p{M}\p{N}]+)*|-(?=\d)|[\p{S}#%&@/?*？]")
@@ -48,6 +48,9 @@ _CONTRACTIONS = MappingProxyType(
     | {f"{word}'re": f"{word} are" for word in "you we they".split()}
     | {f"{word}'ll": f"{word} will" for word in "i you he she it we they".split()}
 )
+MERGED_INTO = "merged into "
+"""Begins the reason of a fact that was merged; the other's id follows."""
+
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 _MOST_LEADERS = 16
 """Facts of equal words and unlike vectors that a further one is compared with: more than any real log has."""
@@ -56,8 +59,15 @@ Interval = tuple[datetime | None, datetime | None]
 
 
 @dataclass(slots=True)
-class _Fact:
-    """What is looked at of a FACT row, and what becomes of it; dictionaries stand for lists without repetition."""
+class Fact:
+    """What is looked at of a FACT row, and what becomes of it; dictionaries stand for lists without repetition.
+
+    Attributes:
+        said: When, in which session and where in it its first source was said.
+        merged_into: The earlier fact that took its place; that one may have been merged in turn.
+        passes: How often it was looked at.
+        undecided: Why the rules' word stands where another was asked for.
+    """
 
     row: int
     namespace: str
@@ -72,8 +82,28 @@ class _Fact:
     confidence: float
     queries: dict[str, None]
     entities: dict[str, None]
-    merged_into: "_Fact | None" = None
+    merged_into: "Fact | None" = None
     is_changed: bool = False
+    passes: int = 1
+    undecided: str | None = None
+
+    @property
+    def survivor(self) -> "Fact":
+        """The fact that it is now a part of; itself if it was not merged."""
+        fact = self
+        while fact.merged_into is not None:
+            fact = fact.merged_into
+        return fact
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it stands for itself and still holds."""
+        return self.merged_into is None and self.superseded_by is None
+
+    @property
+    def held(self) -> Interval | None:
+        """The interval that its time phrase means, None without a phrase; no two are one if theirs differ."""
+        return self.interval if self.time_phrase else None
 
 
 def consolidate(
@@ -92,14 +122,25 @@ def consolidate(
         FACT; INCIDENCE; OUTCOME of stage `consolidate` with a row for each fact given: `ok` kept, `empty` merged into
         another, `partial` kept but superseded.
     """
+    every = apply_rules(facts, fact_vectors, turns, config)
+    return changed_facts(facts, every), moved_incidences(incidences, every), outcomes_of(facts, every)
+
+
+def apply_rules(facts: pa.Table, fact_vectors: pa.Table, turns: pa.Table, config: ConsolidateConfig) -> list[Fact]:
+    """Return what becomes of each FACT row, in the order of the rows; see `consolidate`."""
     every = _facts(facts, turns)
     vector_rows, matrix = rows_of_vectors(facts.column("fact_id"), fact_vectors)
     namespaces: dict[str, _Namespace] = {}
-    for fact in sorted(every, key=_order):
+    for fact in in_time(every):
         if fact.namespace not in namespaces:
             namespaces[fact.namespace] = _Namespace(vector_rows, matrix, config.near_duplicate_cosine)
         namespaces[fact.namespace].add(fact)
-    return _changed(facts, every), _moved(incidences, every), _outcomes(facts, every)
+    return every
+
+
+def in_time(facts: Iterable[Fact]) -> list[Fact]:
+    """Return facts in the order in which they were said; those without a time come last."""
+    return sorted(facts, key=_order)
 
 
 def overlaps(one: Interval, other: Interval) -> bool:
@@ -119,25 +160,22 @@ class _Namespace:
     vector_rows: npt.NDArray[np.int64]
     matrix: npt.NDArray[np.float32]
     least_cosine: float
-    by_text: dict[Any, _Fact] = field(default_factory=dict)
-    by_words: dict[Any, list[_Fact]] = field(default_factory=dict)
-    by_state: dict[tuple[str, ...], dict[str, list[_Fact]]] = field(default_factory=dict)
+    by_text: dict[Any, Fact] = field(default_factory=dict)
+    by_words: dict[Any, list[Fact]] = field(default_factory=dict)
+    by_state: dict[tuple[str, ...], dict[str, list[Fact]]] = field(default_factory=dict)
     """Facts that are open, by what they are about and by what they say of it."""
 
-    def add(self, fact: _Fact) -> None:
+    def add(self, fact: Fact) -> None:
         """Take the fact that was said next."""
         if fact.superseded_by is not None:
             return
-        held = fact.interval if fact.time_phrase else None
-        # Two days that cannot be placed are not known to be one day.
-        is_placeable = held is None or held[0] is not None
-        text_key, words_key = (_verbatim(fact.text), held), (words(fact.text), held)
-        if is_placeable:
+        text_key, words_key = (_verbatim(fact.text), fact.held), (words(fact.text), fact.held)
+        if is_placeable(fact):
             same = self.by_text.get(text_key)
             if same is None or same.superseded_by is not None:
                 same = self._near(fact, words_key)
             if same is not None:
-                _merge(same, fact)
+                merge(same, fact)
                 return
             self.by_text[text_key] = fact
             self.by_words.setdefault(words_key, []).append(fact)
@@ -145,7 +183,7 @@ class _Namespace:
         if state is not None:
             self._close(state, fact)
 
-    def _near(self, fact: _Fact, key: object) -> _Fact | None:
+    def _near(self, fact: Fact, key: object) -> Fact | None:
         row = self.vector_rows[fact.row]
         leaders = [
             leader
@@ -157,19 +195,25 @@ class _Namespace:
         cosines = self.matrix[[self.vector_rows[leader.row] for leader in leaders]] @ self.matrix[row]
         return next((leader for leader, near in zip(leaders, cosines, strict=True) if near >= self.least_cosine), None)
 
-    def _close(self, state: State, fact: _Fact) -> None:
+    def _close(self, state: State, fact: Fact) -> None:
         # Sessions without times have no order, so each is a world of its own.
         session = fact.said[1] if fact.said[0] is None else ""
         key = (state.speaker, state.subject, state.attribute, state.thing, session)
         held = self.by_state.setdefault(key, {})
         for value, older in held.items():
             if state.ends(value):
-                held[value] = [other for other in older if not _supersede(other, fact)]
+                held[value] = [other for other in older if not supersede(other, fact)]
         if state.value:
             held.setdefault(state.value, []).append(fact)
 
 
-def _merge(older: _Fact, newer: _Fact) -> None:
+def is_placeable(fact: Fact) -> bool:
+    """Say whether it is known when a fact holds: two days that cannot be placed are not known to be one day."""
+    return fact.held is None or fact.held[0] is not None
+
+
+def merge(older: Fact, newer: Fact) -> None:
+    """Make `newer` a part of `older`, which takes over its support and its sources."""
     newer.merged_into = older
     older.is_changed = True
     older.support += newer.support
@@ -179,14 +223,19 @@ def _merge(older: _Fact, newer: _Fact) -> None:
     older.entities |= newer.entities
 
 
-def _supersede(older: _Fact, newer: _Fact) -> bool:
-    """Close `older` at the start of `newer`, if it is sure that it is the older one and still held then."""
-    start = newer.interval[0]
+def can_supersede(older: Fact, newer: Fact) -> bool:
+    """Say whether it is sure that `newer` was said later, and that `older` still held at the time it speaks of."""
     if newer.time_phrase and newer.interval == (None, None):
         return False
     # A state goes on after the time that its phrase names, such as that of a move.
-    if not overlaps(newer.interval, (older.interval[0], None)) or not _is_later(newer, older):
+    return overlaps(newer.interval, (older.interval[0], None)) and _is_later(newer, older)
+
+
+def supersede(older: Fact, newer: Fact) -> bool:
+    """Close `older` at the start of `newer` if that can be; say whether it was."""
+    if not can_supersede(older, newer):
         return False
+    start = newer.interval[0]
     older.superseded_by = newer.fact_id
     older.is_changed = True
     if start is None or (older.interval[0] is not None and start <= older.interval[0]):
@@ -196,7 +245,7 @@ def _supersede(older: _Fact, newer: _Fact) -> bool:
     return True
 
 
-def _is_later(newer: _Fact, older: _Fact) -> bool:
+def _is_later(newer: Fact, older: Fact) -> bool:
     (new_time, new_session, new_position), (old_time, old_session, old_position) = newer.said, older.said
     if new_session == old_session:
         return new_position > old_position
@@ -239,12 +288,12 @@ def _verbatim(text: str) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _order(fact: _Fact) -> tuple[bool, datetime, str, int, str]:
+def _order(fact: Fact) -> tuple[bool, datetime, str, int, str]:
     at, session, position = fact.said
     return at is None, at or _LONG_AGO, session, position, fact.fact_id
 
 
-def _facts(facts: pa.Table, turns: pa.Table) -> list[_Fact]:
+def _facts(facts: pa.Table, turns: pa.Table) -> list[Fact]:
     columns = (turns.column(name).to_pylist() for name in ("namespace", "turn_id", "said_at", "session_id", "position"))
     said = {(namespace, turn): tuple(rest) for namespace, turn, *rest in zip(*columns, strict=True)}
     names = ("namespace", "fact_id", "text", "time_phrase", "valid_from", "valid_to", "turn_ids", "support")
@@ -257,14 +306,12 @@ def _facts(facts: pa.Table, turns: pa.Table) -> list[_Fact]:
         lists = (dict.fromkeys(queries), dict.fromkeys(entities))
         sources = dict.fromkeys(turn_ids)
         every.append(
-            _Fact(
-                row, namespace, own, text, phrase, (start, end), when, sources, support, closed_by, confidence, *lists
-            )
+            Fact(row, namespace, own, text, phrase, (start, end), when, sources, support, closed_by, confidence, *lists)
         )
     return every
 
 
-def _changed(facts: pa.Table, every: Sequence[_Fact]) -> pa.Table:
+def changed_facts(facts: pa.Table, every: Sequence[Fact]) -> pa.Table:
     """Return the facts that are left, with what the merged and the closed ones changed."""
     changes = {
         "turn_ids": [list(fact.turn_ids) for fact in every],
@@ -282,9 +329,9 @@ def _changed(facts: pa.Table, every: Sequence[_Fact]) -> pa.Table:
     return conform(facts.filter(pa.array([fact.merged_into is None for fact in every], pa.bool_())), FACT)
 
 
-def _moved(incidences: pa.Table, every: Iterable[_Fact]) -> pa.Table:
+def moved_incidences(incidences: pa.Table, every: Iterable[Fact]) -> pa.Table:
     """Return the incidences with merged facts replaced; of two that become one, the heavier stays."""
-    survivors = {fact.fact_id: fact.merged_into.fact_id for fact in every if fact.merged_into}
+    survivors = _survivors(every)
     if not survivors:
         return conform(incidences, INCIDENCE)
     # Facts of other namespaces have other ids: an id is made of its episode's, and that of its first turn's.
@@ -302,22 +349,28 @@ def _moved(incidences: pa.Table, every: Iterable[_Fact]) -> pa.Table:
     return conform(incidences.take(pa.array(list(heaviest.values()), pa.int64())), INCIDENCE)
 
 
-def _outcomes(facts: pa.Table, every: Sequence[_Fact]) -> pa.Table:
-    reasons = [
-        f"merged into {fact.merged_into.fact_id}"
-        if fact.merged_into
-        else f"superseded by {fact.superseded_by}"
-        if fact.superseded_by
-        else None
-        for fact in every
-    ]
-    outcomes = ["empty" if fact.merged_into else "partial" if fact.superseded_by else "ok" for fact in every]
+def _survivors(every: Iterable[Fact]) -> dict[str, str]:
+    """Return for each merged fact the id of the one that it is now a part of."""
+    return {fact.fact_id: fact.survivor.fact_id for fact in every if fact.merged_into}
+
+
+def outcomes_of(facts: pa.Table, every: Sequence[Fact]) -> pa.Table:
+    """Return OUTCOME of stage `consolidate`, a row for each fact given."""
+    settled = [_outcome(fact) for fact in every]
     rows = {
         "namespace": facts.column("namespace"),
         "stage": pa.array(["consolidate"] * len(every), STRING),
         "row_id": facts.column("fact_id"),
-        "outcome": pa.array(outcomes, STRING),
-        "passes": pa.array(np.ones(len(every), np.int32)),
-        "reason": pa.array(reasons, STRING),
+        "outcome": pa.array([outcome for outcome, _ in settled], STRING),
+        "passes": pa.array([fact.passes for fact in every], pa.int32()),
+        "reason": pa.array([reason for _, reason in settled], STRING),
     }
     return conform(pa.table(rows), OUTCOME)
+
+
+def _outcome(fact: Fact) -> tuple[str, str | None]:
+    if fact.merged_into:
+        return "empty", f"{MERGED_INTO}{fact.survivor.fact_id}"
+    if fact.superseded_by:
+        return "partial", f"superseded by {fact.superseded_by}"
+    return ("fallback", fact.undecided) if fact.undecided else ("ok", None)

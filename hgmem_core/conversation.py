@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+
 from hgmem_core.config import ExtractConfig
 from hgmem_core.statements import Lexicon, Names, Sentence, answers, read, speaker_names
 from hgmem_core.text import split_text
+from hgmem_core.turns import turn_texts
 
 _ANSWER_SENTENCES = 2
 """How much of an answer stands with its question: the rest states something else."""
@@ -23,6 +26,23 @@ class Said:
     captions: str
     said_at: datetime | None
     zone: ZoneInfo
+
+
+def said_turns(turns: pa.Table) -> list[Said]:
+    """Return the turns of TURN rows, in order."""
+    names = ("turn_id", "speaker", "role", "text", "said_at", "time_zone")
+    columns = (turns.column(name).to_pylist() for name in names)
+    said = []
+    for full, turn, speaker, role, text, at, zone in zip(turn_texts(turns), *columns, strict=True):
+        who = speaker or role or ""
+        captions = full[len(line(who, text)) :].strip()
+        said.append(Said(turn, who, text, captions, at, ZoneInfo(zone or "UTC")))
+    return said
+
+
+def line(who: str, text: str) -> str:
+    """Return what somebody said, after their name if they have one."""
+    return f"{who}: {text}" if who else text
 
 
 @dataclass(frozen=True, slots=True)

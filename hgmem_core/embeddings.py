@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from hgmem_core.encoding import Encoder, Vectors, encode_texts
+from hgmem_core.encoding import Encoder, Vectors, encode_documents
 from hgmem_core.schemas import OUTCOME, conform, embedding_schema, namespace_ranges
 from hgmem_core.turns import date_texts, turn_texts
 
@@ -39,17 +39,16 @@ def embed_nodes(
 
 
 def encode_by_namespace(nodes: pa.Table, texts: Sequence[str], encoder: Encoder, batch_size: int) -> Vectors:
-    """Return the vector of every node's text, float32 `[n, dimension]`; see `hgmem_core.encoding.encode_texts`.
+    """Return the vector of every node's text, float32 `[n, dimension]`; see `hgmem_core.encoding.encode_documents`.
 
     Args:
         nodes: Sorted by namespace.
         texts: What stands for each.
-        encoder: Makes the vectors; it sees the texts of one namespace at a time.
-        batch_size: Pieces of text in one call.
+        encoder: Makes the vectors; it sees the texts of one namespace at a time, unless it makes its own batches.
+        batch_size: Pieces of text in one batch.
     """
-    parts: list[Vectors] = [np.zeros((0, encoder.identity.dimension), np.float32)]
-    parts += [encode_texts(encoder, texts[start:stop], batch_size) for _, start, stop in namespace_ranges(nodes)]
-    return np.concatenate(parts)
+    bounds = [0, *(stop for _, _, stop in namespace_ranges(nodes))]
+    return encode_documents(encoder, texts, bounds, batch_size)
 
 
 def embedding_rows(level: str, nodes: pa.Table, vectors: Vectors) -> tuple[pa.Table, pa.Table]:

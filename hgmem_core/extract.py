@@ -22,24 +22,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from hgmem_core.config import ExtractConfig
-from hgmem_core.conversation import Said, Utterance, conversation, names_in
+from hgmem_core.conversation import Said, Utterance, conversation, line, names_in, said_turns
 from hgmem_core.dates import TimeMention, find_times
 from hgmem_core.entities import entities, inner_capitals, keywords, place
 from hgmem_core.ids import fact_id
 from hgmem_core.schemas import FACT, INCIDENCE, OUTCOME, conform
 from hgmem_core.statements import Lexicon, is_hedged, lexicon
 from hgmem_core.tokens import fold
-from hgmem_core.turns import turn_texts
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors
 
-EXTRACT_REVISION = 3
+EXTRACT_REVISION = 4
 """Raised when equal turns give other facts, also where a rule of `hgmem_core.dates` changes."""
 
 _CAUSE = re.compile(
@@ -78,7 +76,7 @@ def extract(
         FACT; INCIDENCE of kind `episode`; OUTCOME of stage `extract` with a row for each episode, `empty` where it
         states nothing.
     """
-    said = _said(turns)
+    said = said_turns(turns)
     rows_of = dict(zip(turns.column("turn_id").to_pylist(), range(turns.num_rows), strict=True))
     vector_rows, matrix = rows_of_vectors(turns.column("turn_id"), vectors)
     words = lexicon(language)
@@ -97,17 +95,6 @@ def extract(
         conform(pa.table(tables.incidences, INCIDENCE.arrow), INCIDENCE),
         conform(pa.table(tables.outcomes, OUTCOME.arrow), OUTCOME),
     )
-
-
-def _said(turns: pa.Table) -> list[Said]:
-    names = ("turn_id", "speaker", "role", "text", "said_at", "time_zone")
-    columns = (turns.column(name).to_pylist() for name in names)
-    said = []
-    for full, turn, speaker, role, text, at, zone in zip(turn_texts(turns), *columns, strict=True):
-        who = speaker or role or ""
-        captions = full[len(_line(who, text)) :].strip()
-        said.append(Said(turn, who, text, captions, at, ZoneInfo(zone or "UTC")))
-    return said
 
 
 def _cosines(matrix: npt.NDArray[np.float32], rows: npt.NDArray[np.int64]) -> list[float | None]:
@@ -151,19 +138,15 @@ def _episode_facts(turns: Sequence[Said], words: Lexicon, config: ExtractConfig)
 def _fact(utterance: Utterance) -> _Fact:
     said, question = utterance.said, utterance.question
     own = " ".join(utterance.sentences)
-    lines = [_line(said.who, own)]
+    lines = [line(said.who, own)]
     turn_ids = {said.turn_id: None}
     mention = _mention(own, said)
     if question:
-        lines.insert(0, _line(question.said.who, question.text))
+        lines.insert(0, line(question.said.who, question.text))
         turn_ids[question.said.turn_id] = None
         asked = _mention(question.text, question.said)
         mention = mention if mention and (mention.start or not (asked and asked.start)) else asked
     return _Fact("\n".join(lines), turn_ids, utterance, mention)
-
-
-def _line(who: str, text: str) -> str:
-    return f"{who}: {text}" if who else text
 
 
 def _mention(text: str, said: Said) -> TimeMention | None:

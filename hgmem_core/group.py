@@ -6,7 +6,7 @@ Nothing later changes what was decided, so topics keep their ids and their membe
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,12 +29,29 @@ KEYWORDS = 15
 
 
 @dataclass(slots=True)
-class _Topic:
+class Topic:
     """A topic while it grows: its members in order, the sum of their vectors, how often each name occurs."""
 
     members: list[int]
     total: npt.NDArray[np.float64]
     names: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The topics of one namespace.
+
+    Attributes:
+        namespace: Whose they are.
+        rows: EPISODE rows in time order.
+        vectors: Theirs, unit length or zero, float64 `[n, d]`.
+        topics: In the order of their oldest episodes; members are places in `rows`.
+    """
+
+    namespace: str
+    rows: Sequence[Mapping[str, Any]]
+    vectors: npt.NDArray[np.float64]
+    topics: Sequence[Topic]
 
 
 def group(
@@ -56,15 +73,11 @@ def group(
     Returns:
         TOPIC; INCIDENCE of kind `topic`, each episode in at least one; OUTCOME of stage `group`, one row an episode.
     """
-    every, _ = aligned_vectors(episodes.column("episode_id"), vectors)
     topics: list[dict[str, Any]] = []
     incidences: list[dict[str, Any]] = []
-    for namespace, start, stop in namespace_ranges(episodes):
-        order = _in_time(episodes.slice(start, stop - start).to_pylist())
-        rows = [row for _, row in order]
-        own = every[[start + at for at, _ in order]].astype(np.float64)
-        for topic in fold(own, [names.get(row["episode_id"], frozenset()) for row in rows], config):
-            described, members = _describe(namespace, topic, rows, own, keywords)
+    for grouping in groupings(episodes, vectors, names, config):
+        for topic in grouping.topics:
+            described, members = describe(grouping, topic, keywords)
             topics.append(described)
             incidences += members
     return (
@@ -72,6 +85,19 @@ def group(
         conform(pa.Table.from_pylist(incidences, INCIDENCE.arrow), INCIDENCE),
         ok_outcomes("group", episodes.column("namespace"), episodes.column("episode_id")),
     )
+
+
+def groupings(
+    episodes: pa.Table, vectors: pa.Table, names: Mapping[str, Set[str]], config: GroupConfig
+) -> Iterator[Grouping]:
+    """Yield the topics of each namespace; see `group`."""
+    every, _ = aligned_vectors(episodes.column("episode_id"), vectors)
+    for namespace, start, stop in namespace_ranges(episodes):
+        order = _in_time(episodes.slice(start, stop - start).to_pylist())
+        rows = [row for _, row in order]
+        own = every[[start + at for at, _ in order]].astype(np.float64)
+        topics = fold(own, [names.get(row["episode_id"], frozenset()) for row in rows], config)
+        yield Grouping(namespace, rows, own, topics)
 
 
 def _in_time(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
@@ -85,7 +111,7 @@ def _in_time(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     return sorted(enumerate(rows), key=key)
 
 
-def fold(vectors: npt.NDArray[np.float64], names: Sequence[Set[str]], config: GroupConfig) -> list[_Topic]:
+def fold(vectors: npt.NDArray[np.float64], names: Sequence[Set[str]], config: GroupConfig) -> list[Topic]:
     """Assign each episode, in order, to one or two topics; see the module's docstring.
 
     Args:
@@ -93,7 +119,7 @@ def fold(vectors: npt.NDArray[np.float64], names: Sequence[Set[str]], config: Gr
         names: For each episode the names in it.
         config: Thresholds and the size cap.
     """
-    topics: list[_Topic] = []
+    topics: list[Topic] = []
     means = np.zeros((64, vectors.shape[1]))
     full = np.zeros(64, bool)
     topics_of: defaultdict[str, list[int]] = defaultdict(list)
@@ -106,7 +132,7 @@ def fold(vectors: npt.NDArray[np.float64], names: Sequence[Set[str]], config: Gr
         near[full[: len(topics)]] = -np.inf
         chosen = _joined(near, config) or [len(topics)]
         if chosen[0] == len(topics):
-            topics.append(_Topic([], np.zeros(vectors.shape[1])))
+            topics.append(Topic([], np.zeros(vectors.shape[1])))
         for number in chosen:
             topic = topics[number]
             topic.members.append(at)
@@ -129,24 +155,24 @@ def _joined(near: npt.NDArray[np.float64], config: GroupConfig) -> list[int]:
     return best if len(best) == 2 and near[best[1]] >= config.join_second else best[:1]
 
 
-def _describe(
-    namespace: str,
-    topic: _Topic,
-    rows: list[dict[str, Any]],
-    vectors: npt.NDArray[np.float64],
-    keywords: Mapping[str, Sequence[str]],
+def describe(
+    grouping: Grouping, topic: Topic, keywords: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Name a topic after its most central episode and weigh its members by their nearness to the middle."""
-    members = [rows[at] for at in topic.members]
+    """Name a topic after its most central episode and weigh its members by their nearness to the middle.
+
+    Returns:
+        A row of TOPIC, and one of INCIDENCE for each member in their order.
+    """
+    members = [grouping.rows[at] for at in topic.members]
     length = float(np.linalg.norm(topic.total)) or 1.0
-    weights = np.clip(vectors[topic.members] @ topic.total / length, 0.0, 1.0)
+    weights = np.clip(grouping.vectors[topic.members] @ topic.total / length, 0.0, 1.0)
     central = sorted(range(len(members)), key=lambda at: (-weights[at], at))
     name = topic_id(str(members[0]["episode_id"]))
     summary = " ".join(str(members[at]["summary"]) for at in sorted(central[:3]))
     times = [row for row in members if row["started_at"] is not None]
     words = Counter(word for row in members for word in keywords.get(row["episode_id"], ()))
     described = {
-        "namespace": namespace,
+        "namespace": grouping.namespace,
         "topic_id": name,
         "title": shorten(str(members[central[0]]["title"]), TITLE_CHARS),
         "summary": shorten(summary, SUMMARY_CHARS),
@@ -159,7 +185,7 @@ def _describe(
         roles[central[0]] = "key_moment"
     return described, [
         {
-            "namespace": namespace,
+            "namespace": grouping.namespace,
             "kind": "topic",
             "hyperedge_id": name,
             "node_id": row["episode_id"],

@@ -1,11 +1,11 @@
 """HyperMem's coarse-to-fine retrieval (section on retrieval): topics, then episodes, then facts.
 
 At each stage BM25 and cosine each rank the candidates, the best of both are joined by reciprocal rank fusion, a
-reranker may order them anew, and the best stay. A list of words ends where its score is 0. Candidates are those that
-the stage before leads to, and both lists see nothing else.
+reranker may order the best of these anew, and the best stay. A list of words ends where its score is 0. Candidates are
+those that the stage before leads to, and both lists see nothing else.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,15 +15,24 @@ from hgmem_core.namespace_graph import Lists
 from hgmem_core.namespace_index import NamespaceIndex, TieOrder
 from hgmem_core.ranking import NO_ROWS, Mask, Query, Reranker, Rows, best_rows, finite_vector
 from hgmem_core.recipes import RRF_K, CoarseToFine
+from hgmem_core.rerank import order_anew
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What each stage kept, best first, as numbers within their levels."""
+    """What each stage kept, best first, as numbers within their levels.
+
+    Attributes:
+        topics: Of the first stage.
+        episodes: Of the second.
+        facts: Of the third.
+        scores: A reranker's, by level and number; empty without one.
+    """
 
     topics: Rows
     episodes: Rows
     facts: Rows
+    scores: dict[Level, dict[int, float]] = field(default_factory=dict)
 
 
 def coarse_to_fine(
@@ -32,8 +41,8 @@ def coarse_to_fine(
     numbers: Ints,
     recipe: CoarseToFine,
     turn_passes: Mask | None,
-    rerank: Reranker | None,
     as_of_us: int | None,
+    reranker: Reranker | None,
 ) -> Chosen:
     """Choose topics, episodes and facts for a query.
 
@@ -44,12 +53,13 @@ def coarse_to_fine(
         recipe: How many each stage keeps, and λ.
         turn_passes: Which turns may be found, bool `[turns]`, or None for all: an episode or fact none of whose turns
             may is no candidate.
-        rerank: Orders the candidates of each stage anew, or None.
         as_of_us: When the facts must stand, in microseconds since 1970; None for now.
+        reranker: Orders the best candidates of each stage anew, or None.
     """
     graph = index.graph
     vector = finite_vector(query, recipe.name)
     lexical = index.bm25("graph", numbers.tolist())
+    read: dict[Level, dict[int, float]] = {}
 
     def stage(level: Level, candidates: Rows, keep: int) -> Rows:
         words = graph.level(level, lexical)[candidates]
@@ -57,9 +67,13 @@ def coarse_to_fine(
         ties = TieOrder.of(np.arange(len(candidates)))  # candidates rise, and a level's numbers are in the order of ids
         fused = _fuse(words, cosines, graph.has_vector(level)[candidates], recipe.candidates, ties)
         found = np.flatnonzero(fused > 0)
-        if rerank is not None and len(found):
-            fused[found] = rerank(query, level, candidates[found])
-        return candidates[best_rows(fused, found, keep, ties)]
+        if reranker is None or not len(found):
+            return candidates[best_rows(fused, found, keep, ties)]
+        best = best_rows(fused, found, max(keep, reranker.candidates), ties)
+        head = candidates[best[: reranker.candidates]]
+        scores = reranker.scores(query, level, head)
+        read[level] = dict(zip(head.tolist(), scores.tolist(), strict=True))
+        return candidates[order_anew(best, scores, ties)[:keep]]
 
     topics, episodes = NO_ROWS, np.arange(graph.counts["episode"])
     if recipe.topics:
@@ -72,7 +86,7 @@ def coarse_to_fine(
     else:
         episodes = NO_ROWS
     facts = _passing(facts[graph.stands(as_of_us)[facts]], graph.turns_of_fact, turn_passes)
-    return Chosen(topics, episodes, stage("fact", facts, recipe.facts))
+    return Chosen(topics, episodes, stage("fact", facts, recipe.facts), read)
 
 
 def _passing_topics(index: NamespaceIndex, passes: Mask | None) -> Rows:
@@ -111,3 +125,19 @@ def turns_of(index: NamespaceIndex, chosen: Chosen) -> Rows:
     every = np.concatenate(rows)
     _, first = np.unique(every, return_index=True)
     return every[np.sort(first)]
+
+
+def scores_of_turns(index: NamespaceIndex, chosen: Chosen) -> dict[int, float]:
+    """Return for each turn, by its row, the reranker's score of the first fact or episode that leads to it."""
+    graph = index.graph
+    levels: list[tuple[Level, Rows, Lists]] = [
+        ("fact", chosen.facts, graph.turns_of_fact),
+        ("episode", chosen.episodes, graph.turns_of_episode),
+    ]
+    found: dict[int, float] = {}
+    for level, nodes, turns in levels:
+        scores = chosen.scores.get(level, {})
+        for node in nodes.tolist():
+            if node in scores:
+                found = dict.fromkeys(turns.of(node).tolist(), scores[node]) | found
+    return found

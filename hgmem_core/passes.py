@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+import pyarrow as pa
 from pydantic import BaseModel
 
 from hgmem_core.chat import Reply, Request, Thinking
 from hgmem_core.prompts import Prompt
 from hgmem_core.replies import Fault, Reading, read_reply
+from hgmem_core.schemas import REJECT, conform
 
 MOST_PASSES = 3
 
@@ -32,6 +34,11 @@ class Terms:
     max_tokens: int
     prompt_tokens: int
     count: Callable[[str], int]
+
+    def fits(self, prompt: Prompt, user: str) -> bool:
+        """Say whether a prompt fits; only a long one is counted: there are no more tokens than bytes."""
+        text = f"{prompt.system}\n{user}"
+        return len(text.encode()) <= self.prompt_tokens or self.count(text) <= self.prompt_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,28 @@ def _take(question: Question[Answer], settled: Settled[Answer], reply: Reply) ->
     settled.reason = f"{reading.fault or 'bad_item'}: {'; '.join(faults)}"
     settled.attempts.append(Attempt(settled.passes, settled.reason, reply.text or reply.reasoning))
     return Trouble(reading.fault, faults, reading.is_cut)
+
+
+def reject_rows(stage: str, namespace: str, row_id: str, settled: Settled[Any]) -> list[dict[str, Any]]:
+    """Return the passes over a row that had faults as rows of REJECT; the last is final where something is lost."""
+    lost = settled.outcome != "ok"
+    return [
+        {
+            "namespace": namespace,
+            "stage": stage,
+            "source_id": row_id,
+            "attempt": attempt.number,
+            "reason": attempt.reason,
+            "raw": attempt.raw,
+            "final": lost and attempt is settled.attempts[-1],
+        }
+        for attempt in settled.attempts
+    ]
+
+
+def reject_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Return REJECT of some rows."""
+    return conform(pa.Table.from_pylist(list(rows), REJECT.arrow), REJECT)
 
 
 def request_of(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,8 @@ class Ranking:
         episodes: Episodes that a coarse-to-fine recipe chose, best first.
         facts: Facts that it chose, best first.
         passes: Which turns passed the filters, bool `[turns]`; None if there were none.
+        reranked: Whether a reranker had a say.
+        rerank_failure: Why it had none although one was given, else None; the order is the recipe's own then.
     """
 
     rows: Rows
@@ -61,10 +63,24 @@ class Ranking:
     episodes: Rows = field(default_factory=lambda: NO_ROWS)
     facts: Rows = field(default_factory=lambda: NO_ROWS)
     passes: Mask | None = None
+    reranked: bool = False
+    rerank_failure: str | None = None
 
 
-Reranker = Callable[[Query, Literal["topic", "episode", "fact"], Rows], Floats]
-"""Scores candidates of a stage anew, the higher the better: float32 `[len(rows)]` for graph rows of a level."""
+NodeLevel: TypeAlias = Literal["turn", "topic", "episode", "fact"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reranker:
+    """Orders the best candidates of a recipe, or of its stages, anew; the rest stays behind them.
+
+    Attributes:
+        scores: Of turns or of graph rows of a level, the higher the better: float32 `[len(rows)]`.
+        candidates: How many it is given.
+    """
+
+    scores: Callable[[Query, NodeLevel, Rows], Floats]
+    candidates: int
 
 
 def empty_ranking(reason: EmptyReason) -> Ranking:

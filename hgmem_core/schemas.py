@@ -139,7 +139,7 @@ CALL = _table(
     "stage request_hash",
     {"stage": STRING, "request_hash": STRING, "row_id": STRING, "attempt": pa.int32(), "finish_reason": STRING}
     | {"prompt_tokens": pa.int64(), "completion_tokens": pa.int64(), "seconds": pa.float64()},
-    {"answer": STRING, "reasoning": STRING, "thinking_tokens": pa.int64()},
+    {"answer": STRING, "reasoning": STRING, "refusal": STRING, "thinking_tokens": pa.int64()},
 )
 """What a language model answered: `attempt` counts the passes over the row that it was asked about."""
 

@@ -1,13 +1,13 @@
 """One query against one namespace: filters, the recipe, hits with their turns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
 
 from hgmem_core.blend import blend
-from hgmem_core.hypermem import Chosen, coarse_to_fine, turns_of
+from hgmem_core.hypermem import Chosen, coarse_to_fine, scores_of_turns, turns_of
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import (
@@ -24,6 +24,7 @@ from hgmem_core.ranking import (
     speaker_factors,
 )
 from hgmem_core.recipes import DEPTH, RRF_K, AnyRecipe, Blend, CoarseToFine, Leg, Recipe, needs_vector
+from hgmem_core.rerank import RerankError, order_anew
 from hgmem_core.turns import UNKNOWN_TIME, microseconds, moment
 
 
@@ -83,7 +84,7 @@ def rank_turns(
     recipe: AnyRecipe,
     filters: Filters,
     k: int,
-    rerank: Reranker | None = None,
+    reranker: Reranker | None = None,
     explain: bool = False,
 ) -> Ranking:
     """Rank the turns of a namespace that pass the filters; at most `k`, ties by id.
@@ -98,9 +99,29 @@ def rank_turns(
         recipe: How to rank.
         filters: Conditions that hold before ranking.
         k: The most turns.
-        rerank: For a coarse-to-fine recipe, orders the candidates of each stage anew.
+        reranker: Orders the best turns anew, or for a coarse-to-fine recipe the best candidates of each stage; scores
+            are 1 / rank then. One that fails leaves the recipe's own order, and the ranking says why.
         explain: Whether to keep what each list says.
     """
+    if reranker is None:
+        return _rank(index, query, recipe, filters, k, None, explain)
+    try:
+        ranking = _rank(index, query, recipe, filters, k, reranker, explain)
+    except RerankError as error:
+        return replace(_rank(index, query, recipe, filters, k, None, explain), rerank_failure=str(error))
+    return replace(ranking, reranked=len(ranking.rows) > 0)
+
+
+def _rank(
+    index: NamespaceIndex,
+    query: Query,
+    recipe: AnyRecipe,
+    filters: Filters,
+    k: int,
+    reranker: Reranker | None,
+    explain: bool,
+) -> Ranking:
+    """Rank; a reranker's failure is raised."""
     numbers = np.array(index.term_numbers(query.terms), np.int64)
     if not query.terms or (not len(numbers) and not needs_vector(recipe)):
         return empty_ranking("no_query_terms")
@@ -109,8 +130,8 @@ def rank_turns(
         return empty_ranking("nothing_passes_the_filters")
     as_of_us = None if filters.as_of is None else microseconds(filters.as_of)
     if isinstance(recipe, CoarseToFine):
-        chosen = coarse_to_fine(index, query, numbers, recipe, passes, rerank, as_of_us)
-        return _ranked(index, chosen, passes, k)
+        chosen = coarse_to_fine(index, query, numbers, recipe, passes, as_of_us, reranker)
+        return _ranked(index, chosen, passes, k, explain)
     if isinstance(recipe, Blend):
         scores, parts = blend(index, query, numbers, recipe, as_of_us)
         legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
@@ -119,16 +140,41 @@ def rank_turns(
         scores, candidates, legs = _ranked_lists(index, query, numbers.tolist(), recipe, passes, explain)
     if passes is not None:
         candidates = candidates[passes[candidates]]  # a session's rank reaches all its turns
-    best = best_rows(scores, candidates, k, index.id_order)
-    return Ranking(best, scores[best], legs, None if len(best) else "no_match")
+    best = best_rows(scores, candidates, k if reranker is None else max(k, reranker.candidates), index.id_order)
+    if reranker is None or not len(best):
+        return Ranking(best, scores[best], legs, None if len(best) else "no_match")
+    read = best[: reranker.candidates]
+    anew = reranker.scores(query, "turn", read)
+    best = order_anew(best, anew, index.id_order)
+    if explain:
+        legs = {**legs, "rerank": _read_scores(len(index), read, anew, best[: len(read)])}
+    return Ranking(best[:k], _by_rank(len(best[:k])), legs)
 
 
-def _ranked(index: NamespaceIndex, chosen: Chosen, passes: Mask | None, k: int) -> Ranking:
+def _by_rank(size: int) -> Floats:
+    """Return falling scores of a ranking whose own are of several kinds, float32 `[size]`."""
+    return (1 / np.arange(1, size + 1)).astype(np.float32)
+
+
+def _read_scores(turns: int, rows: Rows, scores: Floats, order: Rows) -> ListScores:
+    """Return a list of some turns, `order` being the best first, as what it says of each turn."""
+    every, ranks = np.zeros(turns, np.float32), np.zeros(turns, np.int64)
+    every[rows] = scores
+    ranks[order] = np.arange(1, len(order) + 1)
+    return ListScores(every, ranks)
+
+
+def _ranked(index: NamespaceIndex, chosen: Chosen, passes: Mask | None, k: int, explain: bool) -> Ranking:
     rows = turns_of(index, chosen)
     rows = (rows if passes is None else rows[passes[rows]])[:k]
-    scores = (1 / np.arange(1, len(rows) + 1)).astype(np.float32)
     reason: EmptyReason | None = None if len(rows) else "no_match"
-    return Ranking(rows, scores, {}, reason, chosen.episodes, chosen.facts, passes)
+    legs = {}
+    if explain and chosen.scores:
+        read = scores_of_turns(index, chosen)
+        order = np.array([row for row in rows.tolist() if row in read], np.int64)
+        scores = np.array([read[row] for row in order.tolist()], np.float32)
+        legs["rerank"] = _read_scores(len(index), order, scores, order)
+    return Ranking(rows, _by_rank(len(rows)), legs, reason, chosen.episodes, chosen.facts, passes)
 
 
 def _passing(index: NamespaceIndex, filters: Filters) -> Mask | None:

@@ -5,7 +5,8 @@ what was said before it (`hgmem_core.cohesion`), or if a cap is met. Later sessi
 session at most shorten or extend its last episode and add others, so ids never change.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
@@ -44,23 +45,49 @@ def segment(turns: pa.Table, vectors: pa.Table, config: SegmentConfig, language:
     Returns:
         EPISODE, in which every turn is once, and OUTCOME of stage `segment`: `ok` for each turn.
     """
+    sessions = read_sessions(turns, vectors, config, language)
+    cuts = [session.starts(session.scores, config) for session in sessions]
+    return episodes_of(turns, sessions, cuts, [{}] * len(sessions)), ok_outcomes(
+        "segment", turns.column("namespace"), turns.column("turn_id")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The turns of a session and how they hang together.
+
+    Attributes:
+        first: Its first row.
+        talk: What is said.
+        scores: How much each turn breaks with those before it, in log odds `[turns]`; see `break_scores`.
+        tokens: Of each turn, `[turns]`.
+        times: When each was said, in microseconds, `[turns]`.
+    """
+
+    first: int
+    talk: Talk
+    scores: Floats
+    tokens: Ints
+    times: Ints
+
+    def starts(self, scores: Floats, config: SegmentConfig) -> list[int]:
+        """Return the places of the turns that begin an episode under these scores."""
+        return episode_starts(scores, self.tokens, self.talk.idle_hours, config)
+
+
+def read_sessions(turns: pa.Table, vectors: pa.Table, config: SegmentConfig, language: str) -> list[Session]:
+    """Return the sessions of TURN rows, in order; see `segment`."""
     statements = turn_statements(turns, language)
     aligned, _ = aligned_vectors(turns.column("turn_id"), vectors)
     roles = turns.column("role").to_pylist()
     tokens = _token_counts(turns)
     times = _times_us(turns)
-    starts: list[int] = []
-    digests: list[tuple[str, str]] = []
-    for first, stop in _sessions(turns):
+    sessions = []
+    for first, stop in _bounds(turns):
         own = slice(first, stop)
         talk = Talk(statements[own], roles[own], aligned[own], _idle_hours(times[own]))
-        cuts = episode_starts(break_scores(talk, config), tokens[own], talk.idle_hours, config)
-        starts += [first + cut for cut in cuts]
-        for cut, end in zip(cuts, [*cuts[1:], stop - first], strict=True):
-            digests.append(summarise(talk.statements[cut:end], talk.vectors[cut:end]))
-    return _episodes(turns, np.array(starts, np.int64), digests, times), ok_outcomes(
-        "segment", turns.column("namespace"), turns.column("turn_id")
-    )
+        sessions.append(Session(first, talk, break_scores(talk, config), tokens[own], times[own]))
+    return sessions
 
 
 def turn_statements(turns: pa.Table, language: str) -> list[Statement]:
@@ -100,7 +127,7 @@ def episode_starts(scores: Floats, tokens: Ints, idle_hours: Floats, config: Seg
     return starts
 
 
-def _sessions(turns: pa.Table) -> Iterator[tuple[int, int]]:
+def _bounds(turns: pa.Table) -> Iterator[tuple[int, int]]:
     """Yield the first row of each session and the row after its last."""
     size = turns.num_rows
     if size:
@@ -129,12 +156,32 @@ def _idle_hours(times: Ints) -> Floats:
     return idle
 
 
-def _episodes(turns: pa.Table, starts: Ints, digests: Sequence[tuple[str, str]], times: Ints) -> pa.Table:
-    bounds = np.append(starts, turns.num_rows)
-    stops = bounds[1:]
+def episodes_of(
+    turns: pa.Table,
+    sessions: Sequence[Session],
+    cuts: Sequence[Sequence[int]],
+    named: Sequence[Mapping[int, tuple[str, str]]],
+) -> pa.Table:
+    """Return EPISODE for sessions that are cut before some of their turns.
+
+    Args:
+        turns: TURN, sorted by its key.
+        sessions: All of it.
+        cuts: Of each session the places that begin an episode, the first one included.
+        named: Of each session title and summary of the episodes that have them already, by where they begin.
+    """
+    starts: list[int] = []
+    digests: list[tuple[str, str]] = []
+    spans: list[tuple[int | None, int | None]] = []
+    for session, own, names in zip(sessions, cuts, named, strict=True):
+        starts += [session.first + cut for cut in own]
+        for cut, end in zip(own, [*own[1:], len(session.tokens)], strict=True):
+            talk = session.talk
+            digests.append(names.get(cut) or summarise(talk.statements[cut:end], talk.vectors[cut:end]))
+            spans.append(_span(session.times[cut:end]))
+    bounds = np.append(np.array(starts, np.int64), turns.num_rows)
     turn_ids = turns.column("turn_id").combine_chunks()
-    first, last = turns.take(pa.array(starts)), turns.take(pa.array(stops - 1))
-    spans = [_span(times[start:stop]) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+    first, last = turns.take(pa.array(bounds[:-1])), turns.take(pa.array(bounds[1:] - 1))
     table = pa.table(
         {
             "namespace": first.column("namespace"),

@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 import regex
 import Stemmer
-from bm25s import stopwords
 
 TOKENS_REVISION = 1
 """Raised when the terms of some text change; part of the identity of an index."""
@@ -48,18 +47,18 @@ _STEMMER_OF_SCRIPT = MappingProxyType(
 
 _STOP_WORDS = MappingProxyType(
     {
-        "english": stopwords.STOPWORDS_EN,
-        "german": stopwords.STOPWORDS_GERMAN,
-        "dutch": stopwords.STOPWORDS_DUTCH,
-        "french": stopwords.STOPWORDS_FRENCH,
-        "spanish": stopwords.STOPWORDS_SPANISH,
-        "portuguese": stopwords.STOPWORDS_PORTUGUESE,
-        "italian": stopwords.STOPWORDS_ITALIAN,
-        "swedish": stopwords.STOPWORDS_SWEDISH,
-        "danish": stopwords.STOPWORDS_DANISH,
-        "norwegian": stopwords.STOPWORDS_NORWEGIAN,
-        "turkish": stopwords.STOPWORDS_TURKISH,
-        "russian": stopwords.STOPWORDS_RUSSIAN,
+        "english": "STOPWORDS_EN",
+        "german": "STOPWORDS_GERMAN",
+        "dutch": "STOPWORDS_DUTCH",
+        "french": "STOPWORDS_FRENCH",
+        "spanish": "STOPWORDS_SPANISH",
+        "portuguese": "STOPWORDS_PORTUGUESE",
+        "italian": "STOPWORDS_ITALIAN",
+        "swedish": "STOPWORDS_SWEDISH",
+        "danish": "STOPWORDS_DANISH",
+        "norwegian": "STOPWORDS_NORWEGIAN",
+        "turkish": "STOPWORDS_TURKISH",
+        "russian": "STOPWORDS_RUSSIAN",
     }
 )
 
@@ -82,7 +81,7 @@ def tokenizer(language: str) -> Callable[[str], list[str]]:
     >>> tokenizer("english")("Don't the children's 3.5 C++ lessons start on 2023-05-08?")
     ["don't", 'children', '3.5', 'c++', 'lesson', 'start', '2023-05-08', '2023', '05', '08']
     """
-    stop = frozenset(fold(word) for word in _STOP_WORDS.get(language, ()))
+    stop = _stop_words(language)
     stem = _stemmer(language)
 
     def expand(match: str) -> tuple[str, ...]:
@@ -102,6 +101,13 @@ def tokenizer(language: str) -> Callable[[str], list[str]]:
         return [term for match in matches for term in (terms_of if len(match) <= _LONG else expand)(match)]
 
     return tokenize
+
+
+def _stop_words(language: str) -> frozenset[str]:
+    # Imported here because it brings in numba where there is one, beside which vLLM's engines on CPUs do not start.
+    from bm25s import stopwords
+
+    return frozenset(fold(word) for word in getattr(stopwords, _STOP_WORDS.get(language, ""), ()))
 
 
 def _stemmer(language: str) -> Callable[[str], str]:

@@ -5,6 +5,7 @@ python -m jobs.benchmark search --data locomo6.json
 python -m jobs.benchmark search --turns 50000 --encoder static
 python -m jobs.benchmark scale --engine local --turns 10000,100000,1000000 --out scale.json
 python -m jobs.benchmark incremental --engine ray --turns 100000 --out incremental.json
+python -m jobs.benchmark http
 python -m jobs.benchmark plot scale.json incremental.json --out plots
 """
 
@@ -60,6 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     search = cases.add_parser("search", help="milliseconds a search in one namespace in one thread, query vector given")
     scale = cases.add_parser("scale", help="time, memory and disk of rebuilds of several sizes")
     incremental = cases.add_parser("incremental", help="what a rebuild costs after 1 %% new turns")
+    http = cases.add_parser("http", help="requests that the `http` client keeps on their way to a slow server")
+    http.add_argument("--requests", type=_count, default=2_000, metavar="N")
+    http.add_argument("--concurrency", type=_count, default=64, metavar="N", help="requests in flight, at most")
+    http.add_argument("--latency-ms", type=_count, default=200, metavar="N", help="until the server answers")
     for case, turns in ((build, 10_000), (search, 600)):
         case.add_argument("--data", type=Path, metavar="FILE", help="LoCoMo's own file; without one, a synthetic log")
         case.add_argument("--turns", type=_count, default=turns, metavar="N", help="of the synthetic log")
@@ -82,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         case.add_argument(
             "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help="change one setting"
         )
-    for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3)):
+    for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3), (http, 3)):
         case.add_argument("--repeats", type=_count, default=repeats, metavar="N")
         case.add_argument("--work", type=Path, metavar="FOLDER", help="where logs and stores are made and removed")
         case.add_argument("--out", type=Path, metavar="FILE", help="where to write the result as JSON")
@@ -132,7 +137,15 @@ def _incremental(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dic
     return benchmark_incremental(_config(arguments), arguments.turns, *rest)
 
 
-_CASES = {"build": _build, "search": _search, "scale": _scale, "incremental": _incremental}
+def _http(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    # Imported here because no other case needs an HTTP library.
+    from pipelines.http_benchmark import benchmark_http
+
+    latency_seconds = arguments.latency_ms / 1e3
+    return benchmark_http(arguments.requests, arguments.concurrency, latency_seconds, arguments.repeats, bars)
+
+
+_CASES = {"build": _build, "search": _search, "scale": _scale, "incremental": _incremental, "http": _http}
 _DRAWN = ("search", "scale", "incremental")
 
 

@@ -27,6 +27,7 @@ from jobs.terminal import (
 )
 from pipelines.encoders import open_encoder
 from pipelines.evaluation import evaluate_locomo, locomo_questions, locomo_version
+from pipelines.rerankers import open_reranker
 from pipelines.segmentation_evaluation import evaluate_segmentation
 from pipelines.store import Store
 from pipelines.versions import open_version
@@ -80,6 +81,7 @@ def _locomo(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
     questions = locomo_questions(arguments.data)
     encoder = open_encoder(config.encoder)
+    reranking = open_reranker(config.rerank)
     with Bars() as bars:
         if arguments.version:
             version = open_version(Store.open(config.store.root), arguments.version)
@@ -95,6 +97,7 @@ def _locomo(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
             bars,
             arguments.baseline,
             arguments.context_tokens,
+            reranking,
         )
 
 

@@ -3,19 +3,19 @@
 import argparse
 from collections.abc import Sequence
 from datetime import datetime
-from typing import get_args
 
 from rich.markup import escape
 from rich.padding import Padding
 
-from hgmem_core.config import ConfigError, EncoderConfig, EncoderName
+from hgmem_core.config import PACKAGED_ENCODERS, ConfigError, EncoderConfig, EncoderName
 from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
 from jobs.terminal import add_config_arguments, console, load_config, override, run_job, write_json
 from pipelines.encoders import open_encoder
+from pipelines.rerankers import open_reranker
 from pipelines.retriever import Response, Retriever
 from pipelines.store import Store
-from pipelines.versions import open_version
+from pipelines.versions import Version, open_version
 
 
 def main(argv: Sequence[str]) -> int:
@@ -25,9 +25,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--store", metavar="STORE", help="the store's root")
     parser.add_argument("--namespace", required=True, help="whose memory is asked: exactly this one")
     parser.add_argument("--version", help="a version's id; without one, the current version")
-    parser.add_argument(
-        "--encoder", choices=get_args(EncoderName), help="without one, the encoder that made the version"
-    )
+    parser.add_argument("--encoder", choices=PACKAGED_ENCODERS, help="without one, the encoder that made the version")
     parser.add_argument("--recipe", help="how to retrieve, such as bm25, hybrid or default")
     parser.add_argument("--k", type=int, help="the most hits")
     parser.add_argument("--from", dest="said_from", metavar="TIME", type=_time, help="said at this time or later")
@@ -52,9 +50,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.context_tokens is not None and arguments.context_tokens < 1:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
     version = open_version(Store.open(config.store.root), arguments.version)
-    name = arguments.encoder or version.manifest["encoder"]["name"]
-    encoder = open_encoder(EncoderConfig.model_validate({**config.encoder.model_dump(), "name": name}))
-    response = Retriever(version, encoder).search(
+    encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
+    response = Retriever(version, encoder, open_reranker(config.rerank)).search(
         arguments.namespace,
         arguments.question,
         arguments.recipe or config.retrieve.recipe,
@@ -78,6 +75,13 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _encoder(configured: EncoderConfig, asked: EncoderName | None, version: Version) -> EncoderConfig:
+    """Return the encoder that was asked for, else the packaged one that made the version, else the configured one."""
+    built = version.manifest["encoder"]["name"]
+    name = asked or (built if built in PACKAGED_ENCODERS else configured.name)
+    return configured if name == configured.name else EncoderConfig(name=name, cache_dir=configured.cache_dir)
+
+
 def _time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
@@ -90,6 +94,8 @@ def _time(text: str) -> datetime:
 
 def show(response: Response, explain: bool) -> None:
     """Print hits for people."""
+    if response.rerank_failure is not None:
+        console.print(f"[yellow]not reranked[/] {escape(response.rerank_failure)}", highlight=False)
     if response.context is not None:
         console.print(escape(response.context.text), highlight=False, soft_wrap=True)
         console.print(

@@ -4,8 +4,21 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from jobs.terminal import Bars, add_config_arguments, load_config, now, run_job, summarise, write_json
+from hgmem_core.config import PACKAGED_ENCODERS, Config, ConfigError, EncoderConfig
+from jobs.terminal import (
+    Bars,
+    add_config_arguments,
+    console,
+    load_config,
+    now,
+    run_job,
+    show_calls,
+    summarise,
+    write_json,
+)
+from pipelines.calls import Spent, cost
 from pipelines.encoders import open_encoder
+from pipelines.estimate import estimate
 from pipelines.rebuild import rebuild
 
 
@@ -13,8 +26,11 @@ def main(argv: Sequence[str]) -> int:
     """Run the job and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m jobs.rebuild", description=__doc__)
     add_config_arguments(parser, config_is_optional=False)
+    parser.add_argument("--dry-run", action="store_true", help="say what a language model would be asked, and stop")
     arguments = parser.parse_args(argv)
     config = load_config(arguments)
+    if arguments.dry_run:
+        return _estimate(config, arguments.json)
     with Bars() as bars:
         done = rebuild(config, open_encoder(config.encoder), now(), bars)
     built = done.built
@@ -31,7 +47,28 @@ def main(argv: Sequence[str]) -> int:
         imported = asdict(done.imported) if done.imported else None
         write_json({**result, "engine": done.engine.name, "imported": imported, "stages": built.report.as_dict()})
     else:
-        summarise(done.imported, built.report, result, str(done.engine))
+        summarise(done.imported, built.report, result, str(done.engine), config.llm.prices)
+    return 0
+
+
+def _estimate(config: Config, as_json: bool) -> int:
+    if config.llm.engine == "none":
+        raise ConfigError("llm.engine: a dry run counts what a language model would be asked; name one")
+    name = config.encoder.name
+    # A model elsewhere is not asked either: vectors of the small packaged one stand in.
+    stand_in = (
+        config if name in PACKAGED_ENCODERS else config.model_copy(update={"encoder": EncoderConfig(name="static")})
+    )
+    with Bars() as bars:
+        found = estimate(stand_in, open_encoder(stand_in.encoder), now(), bars)
+    total = sum(found.stages.values(), Spent())
+    prices = config.llm.prices
+    if as_json:
+        stages = {stage: {**asdict(spent), "cost": cost(spent, prices)} for stage, spent in found.stages.items()}
+        write_json({"turns": found.turns, "stages": stages, "calls": total.calls, "cost": cost(total, prices)})
+        return 0
+    show_calls({**found.stages, "all": total}, prices)
+    console.print(f"first passes over {found.turns:,} turns; prompt tokens: {found.counted_by}; answers are a guess")
     return 0
 
 

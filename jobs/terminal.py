@@ -23,10 +23,12 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column, Table
 from rich.text import Text
 
-from hgmem_core.config import Config, ConfigError, parse_config, to_toml
+from hgmem_core.chat import ModelError
+from hgmem_core.config import Config, ConfigError, PriceConfig, parse_config, to_toml
 from hgmem_core.messages import OUTCOMES
 from hgmem_core.recipes import RecipeError
 from hgmem_core.tasks.locomo import TaskError
+from pipelines.calls import Spent, cost
 from pipelines.encoders import EncoderError
 from pipelines.engine import ClusterError
 from pipelines.import_stage import Imported, ImportFailed
@@ -35,7 +37,7 @@ from pipelines.runner import Report
 from pipelines.store import StoreError
 
 USAGE_ERRORS = (ConfigError, RecipeError)
-JOB_ERRORS = (StoreError, LogFileError, ImportFailed, EncoderError, ClusterError, TaskError, OSError)
+JOB_ERRORS = (StoreError, LogFileError, ImportFailed, EncoderError, ModelError, ClusterError, TaskError, OSError)
 
 LINE_SECONDS = 10.0
 """Between two lines on a stage's progress, at least, where there is no terminal."""
@@ -281,7 +283,24 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
-def summarise(imported: Imported | None, report: Report, result: Mapping[str, Any], engine: str | None = None) -> None:
+def show_calls(stages: Mapping[str, Spent], prices: PriceConfig) -> None:
+    """Print what calls of a language model took, a row for each stage; money only where tokens have a price."""
+    is_priced = bool(prices.prompt or prices.completion)
+    table = plain_table("model", "calls", "prompt tokens", "answer tokens", "seconds", *(["cost"] if is_priced else []))
+    for stage, spent in stages.items():
+        numbers = [f"{one:,}" for one in (spent.calls, spent.prompt_tokens, spent.completion_tokens)]
+        price = [f"{cost(spent, prices):,.4f}"] if is_priced else []
+        table.add_row(stage, *numbers, f"{spent.seconds:,.1f}" if spent.seconds else "-", *price)
+    console.print(table)
+
+
+def summarise(
+    imported: Imported | None,
+    report: Report,
+    result: Mapping[str, Any],
+    engine: str | None = None,
+    prices: PriceConfig | None = None,
+) -> None:
     """Print the one table at the end of a job: outcomes and seconds by stage, then where the result is.
 
     Args:
@@ -289,6 +308,7 @@ def summarise(imported: Imported | None, report: Report, result: Mapping[str, An
         report: What the stages did.
         result: What else to show, by name.
         engine: Which engine ran and why, such as `local: 1.2 MiB of logs, Ray from 16`; None if none was chosen.
+        prices: Of a language model's tokens; None for nothing.
     """
     rows: list[tuple[str, Mapping[str, int], float, int, int]] = [
         (stage, outcomes, report.seconds[stage], report.made[stage], report.reused[stage])
@@ -303,6 +323,8 @@ def summarise(imported: Imported | None, report: Report, result: Mapping[str, An
         counts = [f"{outcomes[name]:,}" if outcomes.get(name) else "-" for name in shown]
         table.add_row(stage, f"{sum(outcomes.values()):,}", *counts, f"{seconds:,.2f}", f"{made:,}", f"{reused:,}")
     console.print(table)
+    if report.spent:
+        show_calls(report.spent, prices or PriceConfig())
     if imported is not None:
         if imported.known_files:
             files = "1 file was" if imported.known_files == 1 else f"{imported.known_files} files were"

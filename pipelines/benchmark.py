@@ -30,6 +30,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 class FreeEncoder:
     """Stands in for an encoder at next to no cost: each text's length picks one of a few fixed unit vectors."""
 
+    makes_batches = False
+
     def __init__(self, dimension: int) -> None:
         """Make the vectors, of as many floats as a real encoder's."""
         directions = np.random.default_rng(0).standard_normal((997, dimension)).astype(np.float32)

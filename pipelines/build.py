@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
+from pipelines.chat_model import ChatModel
 from pipelines.engine import BuildJob, Watch
 from pipelines.imports import ImportedPart, imported_parts, read_imports
 from pipelines.job_log import Checked, Published
@@ -41,12 +42,13 @@ class Built:
     kept: str | None = None
 
 
-def build(run: Run, config: Config, encoder: Encoder) -> Built:
+def build(run: Run, config: Config, encoder: Encoder, chat: ChatModel | None) -> Built:
     """Bring every bucket up to date with the imports and publish the result; do nothing twice.
 
     Raises:
         StoreError: Nothing was imported yet, an import is damaged, or the store was taken over by another job.
         ClusterError: Ray cannot do the work.
+        ModelError: The language model cannot be used any more.
     """
     store = run.store
     imports = read_imports(store)
@@ -54,7 +56,7 @@ def build(run: Run, config: Config, encoder: Encoder) -> Built:
     watch = Watch(run.progress, run.log, len(parts))
     _look_at_memory(run, parts)
     job = BuildJob(store, config, encoder.identity, parts, _parents(store), software_versions())
-    buckets = run.engine.index(job, encoder, watch)
+    buckets = run.engine.index(job, encoder, chat, watch)
     watch.finish()
     run.lease.check()
     published = publish(store, buckets, config, encoder.identity, watch.report.outcomes, imports[-1].number)

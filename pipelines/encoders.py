@@ -1,23 +1,29 @@
 """Opening the encoder that the configuration names."""
 
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
 from hgmem_core.config import EncoderConfig
-from hgmem_core.encoding import Encoder
+from hgmem_core.encoding import Encoder, count_tokens
 from pipelines.weights import EncoderError
 
-__all__ = ["EncoderError", "open_encoder"]
+__all__ = ["EncoderError", "check_installed", "open_encoder", "token_counter"]
 
 
 def open_encoder(config: EncoderConfig) -> Encoder:
-    """Load the encoder that `config` names, from installed packages alone; nothing is downloaded.
+    """Open the encoder that `config` names.
 
-    The first use of `minilm` writes the model that it runs, some 90 MB, to `cache_dir`.
+    The packaged ones load from installed packages alone; the first use of `minilm` writes the model that it runs, some
+    90 MB, to `cache_dir`. A model that runs here is loaded, one at a server is tried; one on vLLM is loaded when it is
+    first used.
 
     Raises:
-        EncoderError: The weights package is missing, or its files are not the pinned ones; says what to install.
+        EncoderError: A package or a model is missing, or its files are not the pinned ones; says what to install.
+        ModelError: The server does not answer as it must.
     """
     # Imported here so that an encoder brings in its own libraries only.
     match config.name:
@@ -29,3 +35,37 @@ def open_encoder(config: EncoderConfig) -> Encoder:
             from pipelines.static import StaticEncoder
 
             return StaticEncoder()
+        case "sentence-transformers":
+            check_installed("sentence_transformers", "'hgmem[transformers]'")
+            from pipelines.sentence_transformer import open_sentence_encoder
+
+            return open_sentence_encoder(config)
+        case "http":
+            from pipelines.http_encoder import open_http_encoder
+
+            return open_http_encoder(config)
+        case "vllm":
+            from pipelines.vllm_encoder import open_vllm_encoder
+
+            return open_vllm_encoder(config)
+
+
+def check_installed(module: str, requirement: str) -> None:
+    """Refuse to go on without a package.
+
+    Raises:
+        EncoderError: It is not installed; says what to give to pip.
+    """
+    if find_spec(module) is None:
+        raise EncoderError(f"{module} is not installed; run: pip install {requirement}")
+
+
+def token_counter(encoder: Encoder) -> Callable[[str], int]:
+    """Return what counts the tokens of a text: the encoder's tokeniser, or a packaged one where that is not known."""
+    from pipelines.text_encoder import TextEncoder
+
+    if isinstance(encoder, TextEncoder) and not encoder.knows_tokens:
+        from pipelines.static import StaticEncoder
+
+        encoder = StaticEncoder()
+    return partial(count_tokens, encoder)

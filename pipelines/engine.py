@@ -4,14 +4,16 @@ Import and build are the same functions of a file or a bucket whichever engine c
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from hgmem_core.config import Config, RunConfig
 from hgmem_core.encoding import Encoder, EncoderIdentity
+from pipelines.calls import Spent
+from pipelines.chat_model import ChatModel
 from pipelines.imports import ImportedPart
-from pipelines.job_log import BucketDone, JobLog, StageFinished
+from pipelines.job_log import BucketDone, JobLog, ModelAsked, StageFinished
 from pipelines.progress import Progress
 from pipelines.runner import Record, Report, Runner
 from pipelines.stages import STAGES
@@ -88,9 +90,19 @@ class Watch:
         self.report.add_seconds(stage, seconds)
         self._progress.advance("encode", texts)
 
+    def asked(self, stage: str, spent: Spent) -> None:
+        """Take that a language model was asked by a stage."""
+        if self.report.spend(stage, spent):
+            self._progress.start("ask", None)
+        self._progress.advance("ask", spent.calls)
+
     def finish(self) -> None:
         """Say that every bucket is built."""
         self._progress.finish("encode")
+        if self.report.spent:
+            self._progress.finish("ask")
+        for stage, spent in self.report.spent.items():
+            self._log.write(ModelAsked(stage, **asdict(spent)))
         for stage, told in self.report.as_dict().items():
             rows = sum(told["outcomes"].values())
             self._log.write(StageFinished(stage, told["seconds"], rows, told["made"], told["reused"]))
@@ -116,8 +128,12 @@ class Engine(Protocol):
         """
         ...
 
-    def index(self, job: BuildJob, encoder: Encoder, watch: Watch) -> dict[int, Output]:
-        """Build every bucket of a job and return its index."""
+    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> dict[int, Output]:
+        """Build every bucket of a job and return its index.
+
+        Raises:
+            ModelError: The language model cannot be used any more; what it answered is kept.
+        """
         ...
 
 
@@ -133,15 +149,18 @@ class Choice:
         return f"{self.name}: {self.why}"
 
 
-def choose_engine(config: RunConfig, log_bytes: int) -> Choice:
+def choose_engine(config: RunConfig, log_bytes: int, uses_vllm: bool = False) -> Choice:
     """Choose the engine of a run.
 
     Args:
         config: What is asked for.
         log_bytes: Bytes of logs, those that the store knows and new ones.
+        uses_vllm: Whether a model runs as actors on Ray.
     """
     if config.engine != "auto":
         return Choice(config.engine, "as configured")
+    if uses_vllm:
+        return Choice("ray", "vLLM runs as actors on Ray")
     mebibytes = log_bytes / (1 << 20)
     name: Literal["local", "ray"] = "ray" if mebibytes >= config.ray_from_mib else "local"
     return Choice(name, f"{mebibytes:.1f} MiB of logs, Ray from {config.ray_from_mib:g}")

@@ -18,6 +18,7 @@ from hgmem_core.ids import digest_of_parts
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import Ranking
 from hgmem_core.recipes import RecipeError, find_recipe
+from hgmem_core.rerank import Reranking
 from hgmem_core.schemas import RUN, conform
 from hgmem_core.search import Filters
 from hgmem_core.tasks.locomo import GROUPS, Questions, TaskError, read_questions
@@ -60,6 +61,7 @@ def evaluate_locomo(
     progress: Progress,
     baseline: str | None = None,
     context_tokens: int | None = None,
+    reranking: Reranking | None = None,
 ) -> dict[str, Any]:
     """Ask every question within its own conversation and return the result document; a recipe named twice counts once.
 
@@ -73,16 +75,17 @@ def evaluate_locomo(
         progress: Told of questions asked.
         baseline: One of the recipes, from which the others' paired differences are reported; None for none.
         context_tokens: The budget of a context, for the metric `all@context`; None leaves it out.
+        reranking: Orders what every recipe found anew; None for none.
 
     Raises:
         TaskError: The version holds other conversations than those of `data`.
         RecipeError: One of the recipes does not exist.
     """
     recipes = list(dict.fromkeys(recipes))
-    retriever = Retriever(version, encoder)
+    retriever = Retriever(version, encoder, reranking)
     if baseline is not None and baseline not in recipes:
         raise RecipeError(f"the baseline {baseline!r} is not among the recipes {', '.join(recipes)}")
-    run, found = ask(retriever, questions, recipes, progress, context_tokens)
+    run, found, failures = ask(retriever, questions, recipes, progress, context_tokens)
     scores = question_scores(run, questions.queries, questions.qrels, recipes)
     extra: dict[str, Any] = {}
     if context_tokens is not None:
@@ -101,7 +104,7 @@ def evaluate_locomo(
         "config_sha256": config_digest(config),
         "prompts_sha256": None,
         "evidence": dict(questions.counts),
-        "warnings": _warnings(retriever, questions),
+        "warnings": [*_warnings(retriever, questions), *failures],
         "results": result_rows(scores, GROUPS),
         **extra,
     }
@@ -143,12 +146,12 @@ def ask(
     recipes: Sequence[str],
     progress: Progress,
     context_tokens: int | None = None,
-) -> tuple[pa.Table, dict[str, list[float]]]:
+) -> tuple[pa.Table, dict[str, list[float]], list[str]]:
     """Ask every question under every recipe, each within its own namespace.
 
     Returns:
-        RUN; and for each recipe by question 100 where all evidence turns are cited by a context of `context_tokens`,
-        else 0 (empty lists if no context is asked for).
+        RUN; for each recipe by question 100 where all evidence turns are cited by a context of `context_tokens`, else 0
+        (empty lists if no context is asked for); and for each recipe whose questions a reranker failed, a line on it.
     """
     asked = [(name, find_recipe(name, retriever.version.default_recipe)) for name in recipes]
     rows = questions.queries.to_pylist()
@@ -157,9 +160,9 @@ def ask(
     for row in questions.qrels.to_pylist():
         relevant[row["query_id"]].add(row["turn_id"])
     progress.start("evaluate", len(rows) * len(asked))
-    parts, found = [], {name: list[float]() for name in recipes}
+    parts, found, warnings = [], {name: list[float]() for name in recipes}, []
     for name, recipe in asked:
-        tables = []
+        tables, failures = [], []
         for row, vector in zip(rows, vectors, strict=True):
             query = retriever.analyse(row["text"], recipe, vector)
             ranking = retriever.rank(row["namespace"], query, recipe, RANKED, Filters())
@@ -168,12 +171,17 @@ def ask(
                 version = retriever.version.id
                 raise TaskError(f"version {version} has no namespace {row['namespace']!r}: it holds other data")
             tables.append(_run_rows(index, ranking, row, name))
+            if ranking.rerank_failure is not None:
+                failures.append(ranking.rerank_failure)
             if context_tokens is not None:
                 context = retriever.context(index, ranking, recipe, context_tokens)
                 found[name].append(100.0 * (relevant[row["query_id"]] <= context.turn_ids()))
             progress.advance("evaluate", 1)
         parts.append(conform(pa.concat_tables(tables), RUN))  # keys are distinct within a recipe
-    return pa.concat_tables(parts), found
+        if failures:
+            share = f"{len(failures)} of {len(rows)} questions"
+            warnings.append(f"{name}: {share} kept the recipe's own order, since {failures[0]}")
+    return pa.concat_tables(parts), found, warnings
 
 
 def _run_rows(index: NamespaceIndex, ranking: Ranking, row: Mapping[str, Any], name: str) -> pa.Table:

@@ -69,6 +69,19 @@ class StageFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelAsked:
+    """What a stage's calls of a language model took; `seconds` are summed over all in flight."""
+
+    stage: str
+    calls: int
+    refused: int
+    prompt_tokens: int
+    completion_tokens: int
+    thinking_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class BucketDone:
     """A stage is done on one bucket: made now, or found as it was made before."""
 
@@ -121,6 +134,7 @@ Event: TypeAlias = (
     | LeaseTaken
     | Checked
     | StageFinished
+    | ModelAsked
     | BucketDone
     | Retried
     | Published

@@ -4,13 +4,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, TypeVar
 
+from hgmem_core.chat import Reply, Request
 from hgmem_core.embeddings import encode_by_namespace
 from hgmem_core.encoding import Encoder, Vectors
+from pipelines.calls import Calls, Spent
+from pipelines.chat_model import ChatModel
 from pipelines.engine import BuildJob, Kind, Watch, Work
 from pipelines.stages import Texts, index_of_bucket
 from pipelines.store import Output
 
 Result = TypeVar("Result")
+
+_REQUESTS_A_BUCKET = 16
+"""How many a bucket has in flight at least, as a rule."""
 
 
 class LocalEngine:
@@ -25,30 +31,54 @@ class LocalEngine:
     def map(self, kind: Kind, work: Work, items: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Apply `work` to every item; see `pipelines.engine.Engine`."""
         del kind  # threads share what the process has
-        yield from self._map(work, items)
+        yield from self._map(work, items, self.workers_here)
 
-    def index(self, job: BuildJob, encoder: Encoder, watch: Watch) -> dict[int, Output]:
+    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> dict[int, Output]:
         """Build every bucket; see `pipelines.engine.Engine`."""
-        batch_size = job.config.encoder.batch_size
-
-        def encode(waiting: list[Texts]) -> list[Vectors]:
-            vectors = []
-            for texts in waiting:
-                vectors.append(encode_by_namespace(texts.nodes, texts.texts, encoder, batch_size))
-                watch.encoded(texts.stage, len(texts.texts), 0.0)  # the stage's own record holds the time
-            return vectors
 
         def work(bucket: int) -> Output:
             runner = job.runner(bucket, watch.record)
-            return index_of_bucket(runner, job.config, job.encoder, job.parts[bucket], encode)
+            answers = _Answers(job, bucket, encoder, chat, watch)
+            return index_of_bucket(runner, job.config, job.encoder, job.parts[bucket], answers)
 
-        return dict(sorted(self._map(work, sorted(job.parts))))
+        # Those that wait for a server keep no core busy.
+        waiting = -(-job.config.llm.http.concurrency // _REQUESTS_A_BUCKET) if chat else 0
+        return dict(sorted(self._map(work, sorted(job.parts), self.workers_here + waiting)))
 
-    def _map(self, work: Callable[[int], Result], items: Sequence[int]) -> Iterator[tuple[int, Result]]:
-        with ThreadPoolExecutor(self.workers_here) as pool:
+    def _map(self, work: Callable[[int], Result], items: Sequence[int], threads: int) -> Iterator[tuple[int, Result]]:
+        with ThreadPoolExecutor(threads) as pool:
             futures = {pool.submit(work, item): item for item in items}
             try:
                 for future in as_completed(futures):
                     yield futures[future], future.result()
             finally:
                 pool.shutdown(cancel_futures=True)
+
+
+class _Answers:
+    """Encodes and asks in place."""
+
+    def __init__(self, job: BuildJob, bucket: int, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> None:
+        self._batch_size = job.config.encoder.batch_size
+        self._calls = Calls(job.store, bucket, job.config.llm)
+        self._encoder = encoder
+        self._chat = chat
+        self._watch = watch
+
+    def encode(self, waiting: list[Texts]) -> list[Vectors]:
+        """See `pipelines.stages.Answers`."""
+        vectors = []
+        for texts in waiting:
+            vectors.append(encode_by_namespace(texts.nodes, texts.texts, self._encoder, self._batch_size))
+            self._watch.encoded(texts.stage, len(texts.texts), 0.0)  # the stage's own record holds the time
+        return vectors
+
+    def ask(self, requests: list[Request]) -> list[Reply]:
+        """See `pipelines.stages.Answers`."""
+        if self._chat is None:
+            raise ValueError("this configuration asks a language model, and none was opened")
+        found = self._calls.find(requests)
+        for place, reply in self._calls.ask(self._chat, requests, found.keys()):
+            found[place] = reply
+            self._watch.asked(requests[place].stage, Spent.of(reply))
+        return [found[place] for place in range(len(requests))]

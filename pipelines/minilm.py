@@ -42,6 +42,8 @@ class MiniLM:
     hundredth of the work, may use every core.
     """
 
+    makes_batches = False
+
     def __init__(self, cache_dir: Path) -> None:
         """Load the model, writing it to `cache_dir` first if no sound copy is there.
 

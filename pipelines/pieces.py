@@ -1,20 +1,21 @@
-"""Vectors on their way: the texts that a bucket waits for, cut into units of work, and what became of each.
+"""What a bucket waits for, on its way: texts to be encoded and requests to be answered, cut into units of work.
 
 A unit and its piece of vectors travel through the store. Both are named by what the unit says: whoever encodes it
 again, on another machine or in another run, writes the same piece to the same place, and after a kill the next run
-finds what was encoded. Both are dropped when the bucket has taken the vectors.
+finds what was encoded. Both are dropped when the bucket has taken the vectors. Replies of a language model are kept for
+good, where `pipelines.calls` has them.
 """
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from hgmem_core.encoding import Encoder, EncoderIdentity, Vectors, encode_texts, windows
+from hgmem_core.chat import Request
+from hgmem_core.encoding import Encoder, EncoderIdentity, Vectors, encode_documents, windows
 from hgmem_core.ids import digest_of_parts
 from hgmem_core.schemas import namespace_ranges
 from hgmem_core.vector_rows import vectors_of
@@ -23,6 +24,8 @@ from pipelines.store import DamagedOutput, Output, Store
 
 UNIT_TEXTS = 2_048
 """A unit is closed when it holds so many; one of a large namespace holds up to a window of the encoder's."""
+
+UNIT_REQUESTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,33 @@ class Unit:
     bounds: Sequence[int]
 
     def encode(self, encoder: Encoder, batch_size: int) -> Vectors:
-        """Return its vectors, float32 `[len(texts), dimension]`: the same bits as if all texts were encoded at once."""
-        parts = [encode_texts(encoder, self.texts[start:stop], batch_size) for start, stop in pairwise(self.bounds)]
-        return np.concatenate(parts)
+        """Return its vectors, float32 `[len(texts), dimension]`: the same as if all texts were encoded at once."""
+        return encode_documents(encoder, self.texts, self.bounds, batch_size)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestUnit:
+    """Requests of one bucket that are asked in one go.
+
+    Attributes:
+        name: By the bucket and what is asked.
+        bucket: Where the replies belong.
+        requests: Of one stage.
+    """
+
+    name: str
+    bucket: int
+    requests: Sequence[Request]
+
+
+def request_units(bucket: int, requests: Sequence[Request]) -> list[RequestUnit]:
+    """Cut the requests that a bucket waits for into units."""
+    units = []
+    for start in range(0, len(requests), UNIT_REQUESTS):
+        own = requests[start : start + UNIT_REQUESTS]
+        name = digest_of_parts([str(bucket), *(request.to_json() for request in own)])
+        units.append(RequestUnit(name, bucket, own))
+    return units
 
 
 def units_of(texts: Texts, encoder: EncoderIdentity, batch_size: int) -> list[Unit]:
@@ -74,7 +101,7 @@ def _unit(texts: Texts, runs: list[tuple[str, int, int]], identity: list[str]) -
 
 
 class Pieces:
-    """The units and pieces of a store: `pieces/<unit>/texts` and `pieces/<unit>/vectors`."""
+    """The units and pieces of a store: `pieces/<unit>/` holds `texts` and `vectors`, or `requests`."""
 
     def __init__(self, store: Store) -> None:
         """Look at nothing yet."""
@@ -93,6 +120,21 @@ class Pieces:
         """
         found = self._found(name, "texts")
         return Unit(name, found.table("texts.parquet").column("text").to_pylist(), found.manifest["bounds"])
+
+    def ask_requests(self, unit: RequestUnit) -> None:
+        """Write a unit of requests for whoever asks them."""
+        lines = pa.table({"request": pa.array([one.to_json() for one in unit.requests], pa.large_string())})
+        self._store.keep(self._folder(unit.name, "requests"), {"requests.parquet": lines}, {"bucket": unit.bucket})
+
+    def request_unit(self, name: str) -> RequestUnit:
+        """Return the unit of requests of that name, which was asked for.
+
+        Raises:
+            DamagedOutput: It is not there, or not as it was written.
+        """
+        found = self._found(name, "requests")
+        lines = found.table("requests.parquet").column("request").to_pylist()
+        return RequestUnit(name, found.manifest["bucket"], [Request.from_json(line) for line in lines])
 
     def has(self, name: str) -> bool:
         """Say whether a unit's vectors are there, as they were written."""

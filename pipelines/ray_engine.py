@@ -10,11 +10,13 @@ pieces are named by their content and appear whole.
 import json
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache, lru_cache, partial
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 import ray
@@ -22,11 +24,14 @@ import ray.data
 import ray.exceptions
 from ray.data.exceptions import ExecutionTimeoutError
 
-from hgmem_core.config import ResourcesConfig, RunConfig
+from hgmem_core.chat import Reply, Request
+from hgmem_core.config import LlmConfig, ResourcesConfig, RunConfig
 from hgmem_core.encoding import Encoder, Vectors
+from pipelines.calls import SAVED_TOGETHER, Answered, Calls, Spent
+from pipelines.chat_model import ChatModel
 from pipelines.engine import BuildJob, ClusterError, Kind, Watch, Work
 from pipelines.job_log import JobLog, Retried
-from pipelines.pieces import UNIT_TEXTS, Pieces, units_of
+from pipelines.pieces import UNIT_TEXTS, Pieces, request_units, units_of
 from pipelines.preflight import check_software, software_versions
 from pipelines.progress import Progress
 from pipelines.ray_connection import connected, last_line, needed
@@ -46,6 +51,14 @@ _MOST_ITEMS = 16
 
 _TRIES = 3
 """How often work is begun again after Ray itself failed, without anything being finished in between."""
+
+
+class Waiting(NamedTuple):
+    """A unit that a bucket waits for: what it is made of, for which stage, and how many of them."""
+
+    kind: Literal["texts", "requests"]
+    stage: str
+    size: int
 
 
 class RayEngine:
@@ -76,42 +89,72 @@ class RayEngine:
         for row in self._rows(f"run.ray.{kind}", items, plan, 1 if kind == "imports" else _MOST_ITEMS):
             yield row["item"], json.loads(row["result"])
 
-    def index(self, job: BuildJob, encoder: Encoder, watch: Watch) -> dict[int, Output]:
+    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> dict[int, Output]:
         """Build every bucket; see `pipelines.engine.Engine`."""
         advance = partial(_advance, ray.put(job))
         done: dict[int, Output] = {}
         before: set[str] = set()
         while waiting := sorted(job.parts.keys() - done.keys()):
-            units: dict[str, tuple[str, int]] = {}
+            units: dict[str, Waiting] = {}
             for bucket, step in self.map("buckets", advance, waiting):
                 for record in step["records"]:
                     watch.record(Record(**record))
-                units |= step["units"]
+                units |= {name: Waiting(*about) for name, about in step["units"].items()}
                 if step["output"] is not None:
                     done[bucket] = _output(job.store, step["output"])
             if before and before == units.keys():
                 raise ClusterError(
-                    f"the vectors of {len(units)} units, such as {min(units)}, were written to {job.store.root} "
+                    f"the answers to {len(units)} units, such as {min(units)}, were written to {job.store.root} "
                     "and are not there: look at the file system that the nodes share"
                 )
             before = set(units)
-            for name, seconds in self._encode(job, encoder, units):
-                stage, texts = units[name]
-                watch.encoded(stage, texts, seconds)
+            texts = {name: one for name, one in units.items() if one.kind == "texts"}
+            for name, seconds in self._encode(job, encoder, texts):
+                watch.encoded(texts[name].stage, texts[name].size, seconds)
+            for name, spent in self._ask(job, chat, sorted(units.keys() - texts.keys())):
+                watch.asked(units[name].stage, spent)
         return dict(sorted(done.items()))
 
-    def _encode(
-        self, job: BuildJob, encoder: Encoder, units: Mapping[str, tuple[str, int]]
-    ) -> Iterator[tuple[str, float]]:
-        """Encode units, each with its stage and number of texts; yield its name and the seconds that it took."""
-        options = self._encode_options(sum(texts for _, texts in units.values()))
+    def _encode(self, job: BuildJob, encoder: Encoder, units: Mapping[str, Waiting]) -> Iterator[tuple[str, float]]:
+        """Encode units; yield the name of each and the seconds that it took."""
+        options = self._encode_options(sum(unit.size for unit in units.values()))
         arguments = (job.store, encoder, job.config.encoder.batch_size, job.software)
 
         def encode(data: ray.data.Dataset) -> ray.data.Dataset:
             return data.map_batches(_Encode, fn_constructor_args=arguments, **options)
 
+        if not units:
+            return
         for row in self._rows("run.ray.encode", sorted(units), encode, _MOST_ITEMS):
             yield row["item"], row["seconds"]
+
+    def _ask(self, job: BuildJob, chat: ChatModel | None, units: Sequence[str]) -> Iterator[tuple[str, Spent]]:
+        """Ask a language model units of requests; yield the name of each and what it took, perhaps in parts."""
+        if not units:
+            return
+        llm = job.config.llm
+        plan: Callable[[ray.data.Dataset], ray.data.Dataset]
+        if chat is None:
+            # Imported here because only who runs models on Ray has vLLM.
+            from pipelines.vllm_chat import asked_by_vllm
+
+            ask = asked_by_vllm(llm)
+
+            def plan(data: ray.data.Dataset) -> ray.data.Dataset:
+                requests = data.map_batches(_requests_of(job.store, llm), batch_size=None, batch_format="pyarrow")
+                keep = _keep_replies(job.store, llm)
+                return ask(requests).map_batches(keep, batch_size=SAVED_TOGETHER, batch_format="pyarrow")
+        else:
+            options = _options(self._config.ray.ask)
+            most = options.pop("concurrency", None) or 1
+            options |= {"compute": ray.data.ActorPoolStrategy(min_size=1, max_size=most)}
+            arguments = (job.store, llm, chat, job.software)
+
+            def plan(data: ray.data.Dataset) -> ray.data.Dataset:
+                return data.map_batches(_Ask, fn_constructor_args=arguments, **options)
+
+        for row in self._rows("run.ray.ask", units, plan, _MOST_ITEMS):
+            yield row["item"], Spent(**json.loads(row["spent"]))
 
     def _encode_options(self, texts: int) -> dict[str, Any]:
         resources = needed(self._config.ray.encode)
@@ -135,9 +178,10 @@ class RayEngine:
         while left:
             try:
                 for row in self._run(plan(self._dataset(list(left), most))):
-                    del left[row["item"]]
+                    left.pop(row["item"], None)  # a unit of requests may come in parts
                     failures = 0
                     yield row
+                return
             except ExecutionTimeoutError as error:
                 raise ClusterError(self._stalled(what, list(left))) from error
             except ray.exceptions.RayError as error:
@@ -206,38 +250,66 @@ def _options(resources: ResourcesConfig) -> dict[str, Any]:
 
 
 class _Unanswered(Exception):
-    """A bucket can go no further before some units are encoded: each one's stage and number of texts, by its name."""
+    """A bucket can go no further before some units are encoded or answered."""
 
-    def __init__(self, units: Mapping[str, tuple[str, int]]) -> None:
-        super().__init__(f"{len(units)} units wait to be encoded")
+    def __init__(self, units: Mapping[str, Waiting]) -> None:
+        super().__init__(f"{len(units)} units wait for an answer")
         self.units = units
 
 
-def _advance(reference: "ray.ObjectRef[BuildJob]", bucket: int) -> dict[str, Any]:
-    """Run a bucket until it is built or waits for vectors; say what it made and what it waits for."""
-    job = _job(reference)
-    pieces = Pieces(job.store)
-    records: list[Record] = []
-    taken: list[str] = []
+class _Answers:
+    """Gives a bucket what is there already, and asks for the rest."""
 
-    def encode(waiting: list[Texts]) -> list[Vectors]:
-        pieces.drop(taken)  # they are in an output by now
-        batch_size = job.config.encoder.batch_size
-        units = {texts.stage: units_of(texts, job.encoder, batch_size) for texts in waiting}
+    def __init__(self, job: BuildJob, bucket: int) -> None:
+        self._job = job
+        self._bucket = bucket
+        self._pieces = Pieces(job.store)
+        self._calls = Calls(job.store, bucket, job.config.llm)
+        self._taken: list[str] = []
+
+    def encode(self, waiting: list[Texts]) -> list[Vectors]:
+        """See `pipelines.stages.Answers`."""
+        self.drop()
+        job, pieces = self._job, self._pieces
+        units = {texts.stage: units_of(texts, job.encoder, job.config.encoder.batch_size) for texts in waiting}
         missing = [(stage, unit) for stage, some in units.items() for unit in some if not pieces.has(unit.name)]
         if missing:
             for _, unit in missing:
                 pieces.ask(unit)
-            raise _Unanswered({unit.name: (stage, len(unit.texts)) for stage, unit in missing})
-        taken[:] = [unit.name for some in units.values() for unit in some]
+            raise _Unanswered({unit.name: Waiting("texts", stage, len(unit.texts)) for stage, unit in missing})
+        self._taken = [unit.name for some in units.values() for unit in some]
         return [pieces.read((unit.name for unit in some), job.encoder.dimension) for some in units.values()]
 
+    def ask(self, requests: list[Request]) -> list[Reply]:
+        """See `pipelines.stages.Answers`."""
+        self.drop()
+        found = self._calls.find(requests)
+        missing = [request for place, request in enumerate(requests) if place not in found]
+        units = request_units(self._bucket, missing)
+        if units:
+            for unit in units:
+                self._pieces.ask_requests(unit)
+            stage = requests[0].stage
+            raise _Unanswered({unit.name: Waiting("requests", stage, len(unit.requests)) for unit in units})
+        return [found[place] for place in range(len(requests))]
+
+    def drop(self) -> None:
+        """Remove pieces that were given out before: they are in an output by now."""
+        self._pieces.drop(self._taken)
+        self._taken = []
+
+
+def _advance(reference: "ray.ObjectRef[BuildJob]", bucket: int) -> dict[str, Any]:
+    """Run a bucket until it is built or waits for an answer; say what it made and what it waits for."""
+    job = _job(reference)
+    records: list[Record] = []
+    answers = _Answers(job, bucket)
     step: dict[str, Any] = {"output": None, "units": {}}
     try:
         runner = job.runner(bucket, records.append)
-        output = index_of_bucket(runner, job.config, job.encoder, job.parts[bucket], encode)
+        output = index_of_bucket(runner, job.config, job.encoder, job.parts[bucket], answers)
         step["output"] = f"{output.folder.parent.name}/{output.identity}"
-        pieces.drop(taken)
+        answers.drop()
     except _Unanswered as error:
         step["units"] = error.units
     return {**step, "records": [asdict(record) for record in records]}
@@ -263,6 +335,72 @@ class _Encode:
             if not self._pieces.has(name):
                 self._pieces.keep(name, unit.encode(self._encoder, self._batch_size))
         return {"item": name, "seconds": time.perf_counter() - began}
+
+
+class _Ask:
+    """An actor that asks the server of a language model, and keeps its replies."""
+
+    def __init__(self, store: Store, config: LlmConfig, chat: ChatModel, software: Mapping[str, str]) -> None:
+        check_here(software)
+        self._store = store
+        self._config = config
+        self._chat = chat
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        names = batch.column("item").to_pylist()
+        with ThreadPoolExecutor(len(names)) as pool:  # the client's own limit holds for all of them together
+            return pa.Table.from_pylist(list(pool.map(self._ask, names)))
+
+    def _ask(self, name: str) -> dict[str, Any]:
+        spent = Spent()
+        with suppress(DamagedOutput):  # see _Encode
+            unit = Pieces(self._store).request_unit(name)
+            calls = Calls(self._store, unit.bucket, self._config)
+            for _, reply in calls.ask(self._chat, unit.requests, calls.find(unit.requests).keys()):
+                spent += Spent.of(reply)
+            Pieces(self._store).drop([name])
+        return {"item": name, "spent": json.dumps(asdict(spent))}
+
+
+def _requests_of(store: Store, config: LlmConfig) -> Callable[[pa.Table], pa.Table]:
+    """Return what turns units into a row for each of their requests that is not answered."""
+
+    def apply(batch: pa.Table) -> pa.Table:
+        rows = []
+        for name in batch.column("item").to_pylist():
+            unit = Pieces(store).request_unit(name)
+            known = Calls(store, unit.bucket, config).find(unit.requests)
+            rows += [
+                {"item": name, "bucket": unit.bucket, "request": request.to_json()}
+                for place, request in enumerate(unit.requests)
+                if place not in known
+            ]
+        return pa.Table.from_pylist(rows, _REQUEST_ROWS)
+
+    return apply
+
+
+_REQUEST_ROWS = pa.schema({"item": pa.large_string(), "bucket": pa.int64(), "request": pa.large_string()})
+
+
+def _keep_replies(store: Store, config: LlmConfig) -> Callable[[pa.Table], pa.Table]:
+    """Return what keeps replies, and says what each took."""
+
+    def apply(batch: pa.Table) -> pa.Table:
+        by_bucket: defaultdict[int, list[Answered]] = defaultdict(list)
+        rows = []
+        for row in batch.to_pylist():
+            reply = Reply.from_json(row["reply"])
+            by_bucket[row["bucket"]].append(Answered(Request.from_json(row["request"]), reply))
+            rows.append({"item": row["item"], "spent": json.dumps(asdict(Spent.of(reply)))})
+        for bucket, answered in by_bucket.items():
+            Calls(store, bucket, config).save(answered)
+        return pa.Table.from_pylist(rows, _SPENT_ROWS)
+
+    return apply
+
+
+_SPENT_ROWS = pa.schema({"item": pa.large_string(), "spent": pa.large_string()})
 
 
 @lru_cache(maxsize=2)

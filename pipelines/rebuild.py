@@ -6,6 +6,7 @@ from datetime import datetime
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from pipelines.build import Built, build
+from pipelines.chat_model import ChatModel, open_chat
 from pipelines.engine import Choice
 from pipelines.import_stage import Imported, import_logs
 from pipelines.progress import Progress
@@ -23,15 +24,26 @@ class Rebuilt:
     engine: Choice
 
 
-def rebuild(config: Config, encoder: Encoder, ingested_at: datetime, progress: Progress) -> Rebuilt:
+def rebuild(
+    config: Config, encoder: Encoder, ingested_at: datetime, progress: Progress, chat: ChatModel | None = None
+) -> Rebuilt:
     """Import those inputs of `config` that its store does not know, then build and publish.
+
+    Args:
+        config: Which logs, which store, and how.
+        encoder: What makes the vectors.
+        ingested_at: The time that is kept beside what is imported.
+        progress: For whoever watches.
+        chat: Asked in the place of the model that the configuration names.
 
     Raises:
         StoreError: The store cannot be used, or another job holds it.
         LogFileError: A log is missing or not what the configuration says.
         ImportFailed: Too many rows were rejected.
         ClusterError: Ray cannot do the work.
+        ModelError: The language model cannot be used, or not any more.
     """
+    chat = chat or open_chat(config.llm)
     with open_run("rebuild", config, ingested_at, progress) as run:
         imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
-        return Rebuilt(run.store, imported, build(run, config, encoder), run.choice)
+        return Rebuilt(run.store, imported, build(run, config, encoder, chat), run.choice)

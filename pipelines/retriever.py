@@ -4,18 +4,20 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hgmem_core.context import MOST_STATEMENTS, Context, assemble, statements_of
-from hgmem_core.encoding import Encoder, count_tokens, encode_texts
+from hgmem_core.encoding import Encoder, encode_queries
 from hgmem_core.ids import check_namespace
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import IndexReader, NamespaceIndex
 from hgmem_core.ranking import EmptyReason, Query, Ranking
 from hgmem_core.recipes import AnyRecipe, find_recipe, needs_vector
+from hgmem_core.rerank import Reranking, Scorer
 from hgmem_core.search import Filters, Hit, hits_of, rank_turns
 from hgmem_core.tokens import tokenizer
+from pipelines.encoders import token_counter
 from pipelines.versions import Version, check_encoder
 
 OPEN_NAMESPACES = 1_024
@@ -32,7 +34,9 @@ class Response:
         hits: Best first; empty with a `reason`.
         reason: Why there are no hits, else None.
         context: A text for a prompt with its citations, if one was asked for.
-        timings_ms: Milliseconds spent on encoding the query and on the search.
+        timings_ms: Milliseconds spent on encoding the query, on the search, and on a reranker.
+        reranked: Whether a reranker had a say in the order.
+        rerank_failure: Why it had none although there is one, else None; the order is the recipe's own then.
     """
 
     version: str
@@ -41,6 +45,8 @@ class Response:
     reason: EmptyReason | None
     timings_ms: dict[str, float]
     context: Context | None = None
+    reranked: bool = False
+    rerank_failure: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the response as JSON-ready values, times in ISO 8601."""
@@ -58,8 +64,13 @@ class Response:
 class Retriever:
     """Answers queries from one version; threads may share it."""
 
-    def __init__(self, version: Version, encoder: Encoder) -> None:
+    def __init__(self, version: Version, encoder: Encoder, reranking: Reranking | None = None) -> None:
         """Open nothing yet.
+
+        Args:
+            version: That answers.
+            encoder: That made its vectors.
+            reranking: Orders what a recipe found anew, whichever recipe it is; None for none.
 
         Raises:
             VersionError: `encoder` did not make the version's vectors.
@@ -67,6 +78,8 @@ class Retriever:
         check_encoder(version, encoder.identity)
         self.version = version
         self._encoder = encoder
+        self._reranking = reranking
+        self._count_tokens = token_counter(encoder)
         self._tokenize = tokenizer(version.index.language)
         self._buckets: dict[int, IndexReader | None] = {}
         self._open: OrderedDict[str, NamespaceIndex] = OrderedDict()
@@ -97,8 +110,7 @@ class Retriever:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """Return the unit vectors of queries, float32 `[n, dimension]`; a query without a token gives zeros."""
-        prefix = self._encoder.identity.prefix
-        return encode_texts(self._encoder, [prefix + text for text in texts])
+        return encode_queries(self._encoder, texts)
 
     def analyse(self, text: str, recipe: AnyRecipe, vector: Floats | None = None) -> Query:
         """Return what the recipe needs of a query; a vector given is used as it is."""
@@ -109,12 +121,15 @@ class Retriever:
     def rank(self, namespace: str, query: Query, recipe: AnyRecipe, k: int, filters: Filters) -> Ranking | None:
         """Rank the turns of a namespace; None if the version has nothing of it."""
         index = self.namespace(namespace)
-        return None if index is None else rank_turns(index, query, recipe, filters, k)
+        if index is None:
+            return None
+        reranker = None if self._reranking is None else self._reranking.of(index)
+        return rank_turns(index, query, recipe, filters, k, reranker)
 
     def context(self, index: NamespaceIndex, ranking: Ranking, recipe: AnyRecipe, tokens: int) -> Context:
-        """Assemble what a ranking has to say under a budget; tokens are the encoder's."""
+        """Assemble what a ranking has to say under a budget; see `pipelines.encoders.token_counter`."""
         statements = statements_of(index, ranking, recipe)
-        return assemble(statements, tokens, lambda text: count_tokens(self._encoder, text))
+        return assemble(statements, tokens, self._count_tokens)
 
     def search(
         self,
@@ -152,9 +167,31 @@ class Retriever:
         query = self.analyse(text, found)
         encoded = time.perf_counter()
         wanted = k if context_tokens is None else max(k, MOST_STATEMENTS)
-        ranking = rank_turns(index, query, found, filters or Filters(), wanted, explain=explain)
+        watch = None if self._reranking is None else _Watched(self._reranking.scorer)
+        reranker = replace(self._reranking, scorer=watch).of(index) if self._reranking and watch else None
+        ranking = rank_turns(index, query, found, filters or Filters(), wanted, reranker, explain)
         hits = hits_of(index, ranking)[:k]
         context = None if context_tokens is None else self.context(index, ranking, found, context_tokens)
         ended = time.perf_counter()
-        timings = {"analyse": 1e3 * (encoded - began), "search": 1e3 * (ended - encoded)}
-        return Response(self.version.id, found.name, hits, ranking.reason, timings, context)
+        spent = 0.0 if watch is None else watch.seconds
+        timings = {"analyse": 1e3 * (encoded - began), "search": 1e3 * (ended - encoded - spent)}
+        if watch is not None:
+            timings["rerank"] = 1e3 * spent
+        told = ranking.reranked, ranking.rerank_failure
+        return Response(self.version.id, found.name, hits, ranking.reason, timings, context, *told)
+
+
+class _Watched:
+    """A scorer that tells how long it took."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+        self.seconds = 0.0
+
+    def scores(self, query: str, documents: Sequence[str]) -> Floats:
+        """See `hgmem_core.rerank.Scorer`."""
+        began = time.perf_counter()
+        try:
+            return self._scorer.scores(query, documents)
+        finally:
+            self.seconds += time.perf_counter() - began

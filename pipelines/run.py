@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from hgmem_core.config import Config
+from hgmem_core.config import Config, RunConfig
 from pipelines.engine import Choice, Engine, choose_engine
 from pipelines.imports import Import, read_imports
 from pipelines.job_log import Checked, EngineChosen, JobLog, LeaseTaken, log_path, open_job_log
@@ -68,7 +68,7 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         _check_store(store, config, imports, log, progress)
         known = {path for one in imports for path in one.entry.logs}
         size = log_bytes({*known, *_paths(config)})
-        choice = choose_engine(config.run, size)
+        choice = choose_engine(config.run, size, "vllm" in (config.llm.engine, config.encoder.name))
         log.write(EngineChosen(choice.name, size))
         with _open_engine(config, store, choice, log, progress) as engine:
             yield Run(store, engine, choice, lease, log, progress)
@@ -99,5 +99,16 @@ def _open_engine(config: Config, store: Store, choice: Choice, log: JobLog, prog
     # Imported here because a local run need not wait for Ray.
     from pipelines.ray_engine import ray_engine
 
-    with ray_engine(config.run, store, log, progress) as engine:
+    with ray_engine(with_encoder_resources(config), store, log, progress) as engine:
         yield engine
+
+
+def with_encoder_resources(config: Config) -> RunConfig:
+    """Return how to run, with what the encoder's actors take if nothing was said: vLLM GPUs, a server one client."""
+    encode = config.run.ray.encode
+    if config.encoder.name == "vllm" and not (encode.cpus or encode.gpus):
+        gpus = float(config.encoder.vllm.engine_kwargs.get("tensor_parallel_size", 1))
+        encode = encode.model_copy(update={"gpus": gpus})
+    if config.encoder.name == "http" and not encode.concurrency:
+        encode = encode.model_copy(update={"concurrency": 1})
+    return config.run.model_copy(update={"ray": config.run.ray.model_copy(update={"encode": encode})})

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from hgmem_core.ids import digest_of_parts, namespace_digests
 from hgmem_core.lineage import Lineage, join_digests, select, splice
 from hgmem_core.schemas import TableSchema
+from pipelines.calls import Spent
 from pipelines.imports import ImportedPart
 from pipelines.store import LINEAGE_FILE, DamagedOutput, Output, Payload, Store
 
@@ -92,6 +93,8 @@ class Report:
 
     records: dict[tuple[str, int], Record] = field(default_factory=dict)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    spent: dict[str, Spent] = field(default_factory=dict)
+    """On calls of a language model, by stage."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, record: Record) -> bool:
@@ -111,6 +114,13 @@ class Report:
         """Add work that a stage's record does not hold."""
         with self._lock:
             self.seconds[stage] += seconds
+
+    def spend(self, stage: str, spent: Spent) -> bool:
+        """Take what calls of a language model took, and return whether they were the first of all."""
+        with self._lock:
+            is_first = not self.spent
+            self.spent[stage] = self.spent.get(stage, Spent()) + spent
+            return is_first
 
     @property
     def outcomes(self) -> dict[str, dict[str, int]]:
@@ -139,6 +149,7 @@ class Report:
                 "seconds": round(self.seconds[stage], 3),
                 "made": made[stage],
                 "reused": reused[stage],
+                **({"calls": asdict(self.spent[stage])} if stage in self.spent else {}),
             }
             for stage, outcomes in self.outcomes.items()
         }

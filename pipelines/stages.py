@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from hgmem_core.config import Config
+from hgmem_core import consolidate_llm, extract_llm, group_llm, segment_llm
+from hgmem_core.chat import Reply, Request
+from hgmem_core.config import Config, LlmStage
 from hgmem_core.consolidate import CONSOLIDATE_REVISION, consolidate
 from hgmem_core.dense import open_faiss, to_faiss
 from hgmem_core.embeddings import EMBEDDINGS_REVISION, embedding_rows, texts_of_turns
@@ -17,8 +19,10 @@ from hgmem_core.extract import EXTRACT_REVISION, extract
 from hgmem_core.graph import DENSE_FIELDS, LEVELS, GraphTables, dense_text
 from hgmem_core.group import GROUP_REVISION, group, words_of_episodes
 from hgmem_core.index import INDEX_REVISION, BucketIndex, build_index, splice_indexes
+from hgmem_core.passes import Terms
 from hgmem_core.propagate import PROPAGATE_REVISION, propagate
 from hgmem_core.schemas import (
+    CAUSE,
     EPISODE,
     FACT,
     INCIDENCE,
@@ -31,6 +35,7 @@ from hgmem_core.schemas import (
 from hgmem_core.segment import SEGMENT_REVISION, segment
 from hgmem_core.tokens import TOKENS_REVISION
 from hgmem_core.turns import MERGE_REVISION, merge_imports
+from pipelines.chat_model import identity, terms_of
 from pipelines.files import open_arrow
 from pipelines.imports import ImportedPart
 from pipelines.runner import Produced, Runner, Stage
@@ -58,8 +63,25 @@ class Texts:
     texts: Sequence[str]
 
 
-Steps: TypeAlias = Generator[list[Texts], list[Vectors], Output]
-"""The build of a bucket: gives out texts, takes their vectors (float32 `[len(texts), d]`), ends with its index."""
+class Answers(Protocol):
+    """Whoever answers what a bucket waits for."""
+
+    def encode(self, waiting: list[Texts]) -> list[Vectors]:
+        """Return the vectors of each text, float32 `[len(texts), dimension]`."""
+        ...
+
+    def ask(self, requests: list[Request]) -> list[Reply]:
+        """Return a language model's reply to each request."""
+        ...
+
+
+Steps: TypeAlias = Generator[list[Texts] | list[Request], Any, Output]
+"""The build of a bucket: gives out texts or requests, takes their vectors or replies, and ends with its index."""
+
+Made = TypeVar("Made")
+
+Asking: TypeAlias = Generator[list[Request], list[Reply], Made]
+"""A stage that may ask a language model on its way."""
 
 
 class BucketBuild:
@@ -86,7 +108,33 @@ class BucketBuild:
             "propagate": (PROPAGATE_REVISION, config.propagate.model_dump()),
             "index": (INDEX_REVISION, {**index, "dimension": encoder.dimension}),
         }
+        for stage, about in self._of_the_model().items():
+            slices[stage][1]["llm"] = about
         self._stages = {name: Stage(name, *slices[name]) for name in STAGES}
+
+    @property
+    def _terms(self) -> Terms:
+        return terms_of(self._config.llm)
+
+    def _of_the_model(self) -> dict[str, dict[str, Any]]:
+        """Return what a language model adds to the identity of the stages that it takes part in."""
+        llm = self._config.llm
+        segments = {"window_turns": llm.window_turns, "window_overlap": llm.window_overlap}
+        about: dict[LlmStage, dict[str, Any]] = {
+            "segment": {
+                "revision": segment_llm.SEGMENT_LLM_REVISION,
+                "prompt": segment_llm.PROMPT.fingerprint,
+                **segments,
+            },
+            "extract": {"revision": extract_llm.EXTRACT_LLM_REVISION, "prompt": extract_llm.PROMPT.fingerprint},
+            "consolidate": {
+                "revision": consolidate_llm.CONSOLIDATE_LLM_REVISION,
+                "prompt": consolidate_llm.PROMPT.fingerprint,
+                "pair_cosine": llm.pair_cosine,
+            },
+            "group": {"revision": group_llm.GROUP_LLM_REVISION, "prompt": group_llm.PROMPT.fingerprint},
+        }
+        return {stage: {**identity(llm), **own} for stage, own in about.items() if llm.decides(stage)}
 
     def steps(self, parts: Sequence[ImportedPart]) -> Steps:
         """Run every stage on the bucket's imports and return its index.
@@ -96,14 +144,14 @@ class BucketBuild:
         """
         turns = self._runner.make(self._stages["merge"], parts, lambda fresh: _merge(parts, fresh))
         [turn_vectors] = yield from self._encode({"turn": turns})
-        episodes = self._after("segment", [turns, turn_vectors], self._segment)
-        drafts = self._after("extract", [turns, episodes, turn_vectors], self._extract)
+        episodes = yield from self._after("segment", [turns, turn_vectors], self._segment)
+        drafts = yield from self._after("extract", [turns, episodes, turn_vectors], self._extract)
         fact_vectors, episode_vectors = yield from self._encode({"fact": drafts, "episode": episodes})
-        facts = self._after("consolidate", [drafts, fact_vectors, turns], self._consolidate)
-        topics = self._after("group", [episodes, episode_vectors, drafts], self._group)
+        facts = yield from self._after("consolidate", [drafts, fact_vectors, turns], self._consolidate)
+        topics = yield from self._after("group", [episodes, episode_vectors, drafts], self._group)
         [topic_vectors] = yield from self._encode({"topic": topics})
         vectors = [fact_vectors, episode_vectors, topic_vectors]
-        propagated = self._after("propagate", [facts, topics, *vectors], self._propagate)
+        propagated = yield from self._after("propagate", [facts, topics, *vectors], self._propagate)
         tables = {
             "merge": turns, "encode_turns": turn_vectors, "segment": episodes, "extract": drafts,
             "encode_facts": fact_vectors, "encode_episodes": episode_vectors, "consolidate": facts, "group": topics,
@@ -111,11 +159,12 @@ class BucketBuild:
         }  # fmt: skip
         return self._runner.sound(self._index(tables))
 
-    def _after(self, stage: str, inputs: Sequence[Output], work: Callable[..., Produced]) -> Output:
-        def read_and_work(fresh: Set[str] | None) -> Produced:
-            return work(*(_Tables(self._runner, output, fresh) for output in inputs))
-
-        return self._runner.make(self._stages[stage], inputs, read_and_work)
+    def _after(self, stage: str, inputs: Sequence[Output], work: Callable[..., Asking[Produced]]) -> Asking[Output]:
+        task = self._runner.begin(self._stages[stage], inputs)
+        if isinstance(task, Output):
+            return task
+        produced = yield from work(*(_Tables(self._runner, output, task.fresh) for output in inputs))
+        return self._runner.finish(task, produced)
 
     def _encode(self, nodes: Mapping[str, Output]) -> Generator[list[Texts], list[Vectors], list[Output]]:
         """Encode the nodes of some levels; texts of all of them are given out at once."""
@@ -147,30 +196,50 @@ class BucketBuild:
             texts = [dense_text(known, row) for row in table.select(DENSE_FIELDS[known]).to_pylist()]
         return Texts(f"encode_{level}s", table.select(["namespace", f"{level}_id"]), texts)
 
-    def _segment(self, turns: "_Tables", vectors: "_Tables") -> Produced:
-        language = self._config.index.language
-        episodes, outcomes = segment(turns["turns"], vectors["embeddings"], self._config.segment, language)
-        return _produced({"episodes": (episodes, EPISODE)}, outcomes)
+    def _segment(self, turns: "_Tables", vectors: "_Tables") -> Asking[Produced]:
+        language, llm = self._config.index.language, self._config.llm
+        tables = turns["turns"], vectors["embeddings"]
+        if not llm.decides("segment"):
+            episodes, outcomes = segment(*tables, self._config.segment, language)
+            return _produced({"episodes": (episodes, EPISODE)}, outcomes)
+        window = llm.window_turns, llm.window_overlap
+        made = yield from segment_llm.segment_llm(*tables, self._config.segment, language, window, self._terms)
+        return _produced({"episodes": (made.episodes, EPISODE)}, made.outcomes, made.rejects)
 
-    def _extract(self, turns: "_Tables", episodes: "_Tables", vectors: "_Tables") -> Produced:
+    def _extract(self, turns: "_Tables", episodes: "_Tables", vectors: "_Tables") -> Asking[Produced]:
         tables = turns["turns"], episodes["episodes"], vectors["embeddings"]
-        facts, incidences, outcomes = extract(*tables, self._config.extract, self._config.index.language)
-        return _produced({"facts": (facts, FACT), "incidences": (incidences, INCIDENCE)}, outcomes)
+        settings = self._config.extract, self._config.index.language
+        if not self._config.llm.decides("extract"):
+            facts, incidences, outcomes = extract(*tables, *settings)
+            return _produced(_facts(facts, incidences, CAUSE.empty()), outcomes)
+        made = yield from extract_llm.extract_llm(*tables, *settings, self._terms)
+        return _produced(_facts(made.facts, made.incidences, made.causes), made.outcomes, made.rejects)
 
-    def _consolidate(self, drafts: "_Tables", vectors: "_Tables", turns: "_Tables") -> Produced:
+    def _consolidate(self, drafts: "_Tables", vectors: "_Tables", turns: "_Tables") -> Asking[Produced]:
+        llm = self._config.llm
         tables = drafts["facts"], vectors["embeddings"], drafts["incidences"], turns["turns"]
-        facts, incidences, outcomes = consolidate(*tables, self._config.consolidate)
-        return _produced({"facts": (facts, FACT), "incidences": (incidences, INCIDENCE)}, outcomes)
+        if not llm.decides("consolidate"):
+            facts, incidences, outcomes = consolidate(*tables, self._config.consolidate)
+            causes = consolidate_llm.moved_causes(drafts["causes"], outcomes)
+            return _produced(_facts(facts, incidences, causes), outcomes)
+        settings = self._config.consolidate, llm.pair_cosine, self._terms
+        made = yield from consolidate_llm.consolidate_llm(*tables, drafts["causes"], *settings)
+        return _produced(_facts(made.facts, made.incidences, made.causes), made.outcomes, made.rejects)
 
-    def _group(self, episodes: "_Tables", vectors: "_Tables", drafts: "_Tables") -> Produced:
+    def _group(self, episodes: "_Tables", vectors: "_Tables", drafts: "_Tables") -> Asking[Produced]:
         facts, members = drafts["facts"], drafts["incidences"]
         names = {episode: set(found) for episode, found in words_of_episodes(facts, members, "entities").items()}
         keywords = words_of_episodes(facts, members, "keywords")
-        tables = episodes["episodes"], vectors["embeddings"]
-        topics, incidences, outcomes = group(*tables, names, keywords, self._config.group)
-        return _produced({"topics": (topics, TOPIC), "incidences": (incidences, INCIDENCE)}, outcomes)
+        tables = episodes["episodes"], vectors["embeddings"], names, keywords, self._config.group
+        if not self._config.llm.decides("group"):
+            topics, incidences, outcomes = group(*tables)
+            return _produced({"topics": (topics, TOPIC), "incidences": (incidences, INCIDENCE)}, outcomes)
+        made = yield from group_llm.group_llm(*tables, self._terms)
+        named = {"topics": (made.topics, TOPIC), "incidences": (made.incidences, INCIDENCE)}
+        return _produced(named, made.outcomes, made.rejects)
 
-    def _propagate(self, facts: "_Tables", topics: "_Tables", *vectors: "_Tables") -> Produced:
+    def _propagate(self, facts: "_Tables", topics: "_Tables", *vectors: "_Tables") -> Asking[Produced]:
+        yield from ()
         base = pa.concat_tables([tables["embeddings"] for tables in vectors])
         incidences = pa.concat_tables([tables["incidences"] for tables in (facts, topics)])
         settings = self._config.propagate
@@ -227,8 +296,16 @@ def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
     return _produced({"turns": (turns, TURN)}, outcomes)
 
 
-def _produced(tables: Mapping[str, tuple[pa.Table, TableSchema]], outcomes: pa.Table) -> Produced:
+def _facts(facts: pa.Table, incidences: pa.Table, causes: pa.Table) -> dict[str, tuple[pa.Table, TableSchema]]:
+    return {"facts": (facts, FACT), "incidences": (incidences, INCIDENCE), "causes": (causes, CAUSE)}
+
+
+def _produced(
+    tables: Mapping[str, tuple[pa.Table, TableSchema]], outcomes: pa.Table, rejects: pa.Table | None = None
+) -> Produced:
     files = {_file(name): table for name, (table, _) in tables.items()}
+    if rejects is not None:
+        files["rejects.parquet"] = rejects
     return Produced(files, outcomes, {_file(name): schema for name, (_, schema) in tables.items()})
 
 
@@ -250,6 +327,11 @@ def _read_index(output: Output) -> BucketIndex:
     return BucketIndex(**tables, **vectors)
 
 
+def _answered(answers: Answers, waiting: list[Texts] | list[Request]) -> list[Vectors] | list[Reply]:
+    requests = [one for one in waiting if isinstance(one, Request)]
+    return answers.ask(requests) if requests else answers.encode([one for one in waiting if isinstance(one, Texts)])
+
+
 _MOST_REMOVALS = 2
 
 
@@ -258,16 +340,16 @@ def index_of_bucket(
     config: Config,
     encoder: EncoderIdentity,
     parts: Sequence[ImportedPart],
-    encode: Callable[[list[Texts]], list[Vectors]],
+    answers: Answers,
 ) -> Output:
     """Build a bucket and return its index; what turns out damaged on the way is removed and made again.
 
     Args:
         runner: Of the bucket.
         config: How to build.
-        encoder: Which encoder's vectors `encode` returns.
+        encoder: Whose vectors `answers` returns.
         parts: What was imported of the bucket, the oldest import first.
-        encode: Returns the vectors of some texts, float32 `[len(texts), dimension]`.
+        answers: Returns vectors of texts and replies to requests.
     """
     removed: Counter[Path] = Counter()
     while True:
@@ -275,7 +357,7 @@ def index_of_bucket(
         try:
             waiting = next(steps)
             while True:
-                waiting = steps.send(encode(waiting))
+                waiting = steps.send(_answered(answers, waiting))
         except StopIteration as done:
             output: Output = done.value
             return output

@@ -27,6 +27,8 @@ class StaticEncoder:
     An instance may be used by several threads at once.
     """
 
+    makes_batches = False
+
     def __init__(self) -> None:
         """Load the weights and the tokeniser from the installed package.
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from hgmem_core.config import IndexConfig
+from hgmem_core.config import PACKAGED_ENCODERS, IndexConfig
 from hgmem_core.dense import open_faiss
 from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.ids import bucket_of, digest_of_parts
@@ -208,21 +208,27 @@ def _checked_manifest(path: Path, version: str) -> Mapping[str, Any]:
     return manifest
 
 
+_MAY_BE_UNKNOWN = ("weights_sha256", "pooling", "quantisation")
+"""Of a model at a server: empty, and then equal to anything."""
+
+
 def check_encoder(version: Version, encoder: EncoderIdentity) -> None:
-    """Refuse an encoder other than the one that made the version's vectors.
+    """Refuse an encoder other than the one that made the version's vectors; a model may run here or at a server.
 
     Raises:
         VersionError: Names each differing property with both values.
     """
     built = version.manifest["encoder"]
     asked = encoder.as_dict()
-    if built != asked:
-        differing = [
-            f"{name}: version has {built.get(name)!r}, encoder has {asked.get(name)!r}"
-            for name in sorted({*built, *asked})
-            if built.get(name) != asked.get(name)
-        ]
+    differing = [
+        f"{name}: version has {built.get(name)!r}, encoder has {asked.get(name)!r}"
+        for name in sorted({*built, *asked})
+        if built.get(name) != asked.get(name)
+        and not (name in _MAY_BE_UNKNOWN and "" in (built.get(name), asked.get(name)))
+    ]
+    if differing:
+        setting = "name" if built.get("name") in PACKAGED_ENCODERS else "model"
         raise VersionError(
             f"version {version.id} was built with another encoder ({'; '.join(differing)}): "
-            f"query it with encoder.name={built.get('name')!r}, or rebuild"
+            f"query it with encoder.{setting}={built.get('name')!r}, or rebuild"
         )

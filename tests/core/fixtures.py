@@ -83,6 +83,7 @@ class HashEncoder:
     """Gives each word a fixed random direction: texts that share words are similar, and nothing needs loading."""
 
     identity = EncoderIdentity("static", "0" * 64, 16, 64, "", "mean", True, "fp32")
+    makes_batches = False
 
     def tokenize(self, texts):
         digests = ([hashlib.blake2b(word.encode(), digest_size=4).digest() for word in text.split()] for text in texts)

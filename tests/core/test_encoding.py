@@ -15,6 +15,7 @@ class LetterEncoder:
     """One token a letter, white space apart; a piece is its letters' mean, bent so that splitting shows."""
 
     identity = EncoderIdentity("letters", "0" * 64, DIMENSION, 7, "", "mean", True, "fp32")
+    makes_batches = False
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []

@@ -13,7 +13,7 @@ from hgmem_core.encoding import encode_texts
 from hgmem_core.graph import GraphError
 from hgmem_core.index import build_index
 from hgmem_core.namespace_graph import Lists
-from hgmem_core.ranking import Query
+from hgmem_core.ranking import Query, Reranker
 from hgmem_core.recipes import RECIPES, CoarseToFine, Recipe
 from hgmem_core.search import Filters, rank_turns
 from hgmem_core.tokens import tokenizer
@@ -180,7 +180,7 @@ def test_a_reranker_orders_the_candidates_of_each_stage(index):
         return np.arange(len(rows), dtype=np.float32)
 
     recipe = CoarseToFine("x", topics=1, episodes=1, facts=2)
-    ranking = rank_turns(index, query("my cello lesson"), recipe, Filters(), 10, rerank=rerank)
+    ranking = rank_turns(index, query("my cello lesson"), recipe, Filters(), 10, reranker=Reranker(rerank, 100))
     assert list(seen) == ["topic", "episode", "fact"]
     assert set(seen["episode"]) <= set(index.graph.episodes_of_topic.of(seen["topic"][-1]).tolist())
     assert ranking.episodes.tolist() == seen["episode"][-1:]

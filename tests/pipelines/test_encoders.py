@@ -144,11 +144,11 @@ def test_markup_in_a_text_is_text(encoder):
 def test_identities(mini, words):
     assert mini.identity.as_dict() == {
         "name": "minilm", "weights_sha256": minilm.WEIGHTS_SHA256, "dimension": 384, "max_tokens": 256,
-        "prefix": "", "pooling": "mean", "normalised": True, "quantisation": "fp32",
+        "prefix": "", "pooling": "mean", "normalised": True, "quantisation": "fp32", "document_prefix": "",
     }  # fmt: skip
     assert words.identity.as_dict() == {
         "name": "static", "weights_sha256": static.WEIGHTS_SHA256, "dimension": 256, "max_tokens": 4096,
-        "prefix": "", "pooling": "mean", "normalised": True, "quantisation": "fp16",
+        "prefix": "", "pooling": "mean", "normalised": True, "quantisation": "fp16", "document_prefix": "",
     }  # fmt: skip
 
 

@@ -210,9 +210,9 @@ def test_a_second_rebuild_is_refused_while_one_runs(store, monkeypatch):
 def test_a_rebuild_that_lost_its_lease_publishes_nothing(store, monkeypatch):
     before = current_version(store)
 
-    def taken(self, job, encoder, watch):
+    def taken(self, job, encoder, chat, watch):
         (store.root / "lease.json").unlink()
-        return index(self, job, encoder, watch)
+        return index(self, job, encoder, chat, watch)
 
     index = LocalEngine.index
     monkeypatch.setattr(LocalEngine, "index", taken)

@@ -1,0 +1,378 @@
+"""Episodes to facts with a language model: one question an episode, more for one that is too long for a prompt.
+
+What the model says is held against the log. A fact names the turns that it comes from, and one that names none of the
+episode's is refused. A time phrase is placed by `hgmem_core.dates` from the time of its first turn, since models
+compute dates badly; where those rules cannot place it, the model's interval is taken if it is one. Facts of one
+statement are one. An episode, or a part of a long one, that the model does not answer for in three passes has the facts
+of the embedded engine.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count, pairwise
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, Field
+
+from hgmem_core.chat import Reply, Request
+from hgmem_core.config import ExtractConfig
+from hgmem_core.conversation import Said, said_turns
+from hgmem_core.dates import find_times
+from hgmem_core.extract import extract, normalised
+from hgmem_core.ids import fact_id
+from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, reject_table, request_of
+from hgmem_core.prompts import load_prompt, quoted
+from hgmem_core.schemas import CAUSE, FACT, INCIDENCE, OUTCOME, STRING, conform
+from hgmem_core.summarise import shorten
+from hgmem_core.times import parse_time
+from hgmem_core.transcript import Line, lines_of, parts_that_fit, transcript
+
+EXTRACT_LLM_REVISION = 1
+"""Raised when equal turns and answers give other facts."""
+
+PROMPT = load_prompt("extract")
+
+STATEMENT_CHARS = 1_000
+_WORD_CHARS = 80
+_MOST_QUERIES = 3
+_MOST_ENTITIES = 16
+_FACT_TOKENS = 110
+"""Of an answer, for each fact; about one fact a turn."""
+
+_TITLE_CHARS = 100
+_FOUND_CHARS = 160
+
+Role = Literal["core", "context", "detail", "temporal", "causal"]
+
+
+class Fact(BaseModel):
+    """A fact as the model states it."""
+
+    n: int
+    statement: str
+    turns: list[int]
+    queries: list[str] = []
+    keywords: list[str] = []
+    entities: list[str] = []
+    place: str | None = None
+    time_phrase: str | None = None
+    valid_from: str | None = None
+    valid_to: str | None = None
+    role: Role = "detail"
+    weight: float = Field(default=0.5, ge=0.0, le=1.0)
+    confidence: float = Field(default=0.8, ge=0.0, le=1.0)
+    because_of: list[int] = []
+
+
+class Facts(BaseModel):
+    """The answer."""
+
+    facts: list[Fact]
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What the stage makes.
+
+    Attributes:
+        facts: FACT.
+        incidences: INCIDENCE of kind `episode`.
+        causes: CAUSE: which fact holds because of which.
+        outcomes: OUTCOME, a row for each episode.
+        rejects: REJECT, a row for each pass that failed.
+    """
+
+    facts: pa.Table
+    incidences: pa.Table
+    causes: pa.Table
+    outcomes: pa.Table
+    rejects: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class _Episode:
+    """An episode with what the model is shown of its neighbours."""
+
+    namespace: str
+    episode_id: str
+    title: str
+    before: str
+    after: str
+
+    def user(self, lines: Sequence[Line], found: Sequence[Fact]) -> str:
+        """Return the user part of a request for some of its turns."""
+        known = [f"{fact.n}: {quoted(shorten(fact.statement, _FOUND_CHARS))}" for fact in found]
+        last = max((fact.n for fact in found), default=0)
+        more = f"\nFound so far; do not repeat these, go on with n={last + 1}:\n" + "\n".join(known) if known else ""
+        return PROMPT.fill(
+            title=_title(self.title),
+            before=f"The episode before: {_title(self.before)}\n" if self.before else "",
+            after=f"The episode after: {_title(self.after)}\n" if self.after else "",
+            turns=transcript(lines),
+            found=more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A question: an episode, or some of its turns."""
+
+    episode: _Episode
+    lines: Sequence[Line]
+    terms: Terms
+
+    @property
+    def answer_type(self) -> type[Facts]:
+        """See `passes.Question`."""
+        return Facts
+
+    def request(self, attempt: int, found: Facts | None, trouble: Trouble | None) -> Request:
+        """Ask for the facts, from the second pass on for those that are not found yet."""
+        known = list(found.facts) if found else []
+        user = self.episode.user(self.lines, known)
+        while known and not self.terms.fits(PROMPT, user):
+            known = known[1:]  # the last ones tell best where to go on
+            user = self.episode.user(self.lines, known)
+        return request_of(
+            PROMPT,
+            user,
+            Facts,
+            self.terms,
+            namespace=self.episode.namespace,
+            stage="extract",
+            row_id=self.episode.episode_id,
+            attempt=attempt,
+            trouble=trouble,
+            expected_tokens=_FACT_TOKENS * len({line.number for line in self.lines}),
+        )
+
+    def check(self, answer: Facts) -> tuple[Facts | None, list[str]]:
+        """Keep the facts that state something and come from turns that were shown."""
+        shown = {line.number for line in self.lines}
+        sound = []
+        complaints = []
+        for fact in answer.facts:
+            statement = " ".join(fact.statement.split())
+            turns = [turn for turn in dict.fromkeys(fact.turns) if turn in shown]
+            if not statement:
+                complaints.append(f"fact n={fact.n} states nothing")
+            elif len(statement) > STATEMENT_CHARS:
+                complaints.append(f"fact n={fact.n} has {len(statement)} characters; one fact has a sentence")
+            elif not turns:
+                named = f"names turns {fact.turns[:3]}, none of which is shown" if fact.turns else "names no turn"
+                complaints.append(f"fact n={fact.n} {named}: they are numbered {min(shown)} to {max(shown)}")
+            else:
+                sound.append(fact.model_copy(update={"statement": statement, "turns": turns}))
+        return (Facts(facts=sound) if sound or not complaints else None), complaints
+
+    def merge(self, found: Facts, more: Facts) -> Facts:
+        """Add what is new; numbers that are taken are counted on, and links within the later answer follow them."""
+        known = {normalised(fact.statement) for fact in found.facts}
+        last = max((fact.n for fact in found.facts), default=0)
+        taken = {fact.n for fact in found.facts}
+        moved = {fact.n: fact.n + last for fact in more.facts if fact.n in taken}
+        added = [
+            fact.model_copy(
+                update={
+                    "n": moved.get(fact.n, fact.n),
+                    "because_of": [moved.get(cause, cause) for cause in fact.because_of],
+                }
+            )
+            for fact in more.facts
+            if normalised(fact.statement) not in known
+        ]
+        return Facts(facts=[*found.facts, *added])
+
+
+def extract_llm(
+    turns: pa.Table, episodes: pa.Table, vectors: pa.Table, config: ExtractConfig, language: str, terms: Terms
+) -> Generator[list[Request], list[Reply], Extracted]:
+    """Return the facts of every episode.
+
+    Args:
+        turns: TURN of one bucket.
+        episodes: EPISODE of the same bucket.
+        vectors: EMBEDDING of level `turn`, for the embedded engine.
+        config: Sizes.
+        language: Of stems and stop words, for the embedded engine.
+        terms: Of requests.
+    """
+    said = dict(zip(turns.column("turn_id").to_pylist(), said_turns(turns), strict=True))
+    every = _with_neighbours(episodes)
+    parts: list[_Part] = []
+    own_parts: list[range] = []
+    for episode, turn_ids in zip(every, episodes.column("turn_ids").to_pylist(), strict=True):
+        first = len(parts)
+        parts += _parts(episode, [said[turn] for turn in turn_ids], terms)
+        own_parts.append(range(first, len(parts)))
+    settled = yield from ask(parts)
+
+    rows = _Rows(config)
+    unanswered: list[tuple[str, set[str]]] = []
+    for episode, own in zip(every, own_parts, strict=True):
+        rows.settle(episode, [settled[at] for at in own])
+        for at in own:
+            answer, lines = settled[at].answer, parts[at].lines
+            if answer is None:
+                unanswered.append((episode.episode_id, {line.said.turn_id for line in lines}))
+            else:
+                rows.add(episode, lines, answer.facts)
+    if unanswered:
+        failed = pa.array(sorted({episode for episode, _ in unanswered}), STRING)
+        left = episodes.filter(pc.is_in(episodes.column("episode_id"), failed))
+        facts, incidences, _ = extract(turns, left, vectors, config, language)
+        rows.add_embedded(facts, incidences, frozenset().union(*(own for _, own in unanswered)))
+    return rows.tables()
+
+
+def _with_neighbours(episodes: pa.Table) -> list[_Episode]:
+    """Return the episodes in order, each with the titles of those before and after it in its session."""
+    names = ("namespace", "episode_id", "title", "session_id", "first_position")
+    rows = list(zip(*(episodes.column(name).to_pylist() for name in names), strict=True))
+    order = sorted(range(len(rows)), key=lambda at: (rows[at][0], rows[at][3], rows[at][4]))
+    before, after = [""] * len(rows), [""] * len(rows)
+    for earlier, later in pairwise(order):
+        if rows[earlier][0] == rows[later][0] and rows[earlier][3] == rows[later][3]:
+            before[later], after[earlier] = rows[earlier][2], rows[later][2]
+    return [_Episode(*row[:3], *around) for row, *around in zip(rows, before, after, strict=True)]
+
+
+def _parts(episode: _Episode, said: Sequence[Said], terms: Terms) -> Iterator[_Part]:
+    def fits(lines: Sequence[Line]) -> bool:
+        return terms.fits(PROMPT, episode.user(lines, ()))
+
+    for lines in parts_that_fit(lines_of(said), fits):
+        yield _Part(episode, lines, terms)
+
+
+def _title(text: str) -> str:
+    return quoted(shorten(text, _TITLE_CHARS))
+
+
+_GRAVITY = ("ok", "partial", "fallback")
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of the tables, as they are found."""
+
+    config: ExtractConfig
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    incidences: dict[str, dict[str, Any]] = field(default_factory=dict)
+    causes: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    rejects: list[dict[str, Any]] = field(default_factory=list)
+
+    def settle(self, episode: _Episode, results: Sequence[Settled[Facts]]) -> None:
+        """Say what became of an episode: the gravest of its parts, and all their passes."""
+        gravest = max(results, key=lambda result: _GRAVITY.index(result.outcome))
+        is_empty = gravest.outcome == "ok" and not any(result.answer and result.answer.facts for result in results)
+        number = count(1)
+        for result in results:
+            for row in reject_rows("extract", episode.namespace, episode.episode_id, result):
+                self.rejects.append(row | {"attempt": next(number)})
+        self.outcomes.append(
+            {
+                "namespace": episode.namespace,
+                "stage": "extract",
+                "row_id": episode.episode_id,
+                "outcome": "empty" if is_empty else gravest.outcome,
+                "passes": max(result.passes for result in results),
+                "reason": "its turns state nothing" if is_empty else gravest.reason,
+            }
+        )
+
+    def add(self, episode: _Episode, lines: Sequence[Line], facts: Sequence[Fact]) -> None:
+        """Add what the model stated of some lines."""
+        said_of = {line.number: line.said for line in lines}
+        id_of = {fact.n: fact_id(episode.episode_id, normalised(fact.statement)) for fact in facts}
+        for fact in facts:
+            own = id_of[fact.n]
+            row = _fact_row(fact, [said_of[turn] for turn in fact.turns], self.config)
+            known = self.facts.get(own)
+            if known is None:
+                self.facts[own] = row | {"namespace": episode.namespace, "fact_id": own}
+            else:
+                known["turn_ids"] = list(dict.fromkeys([*known["turn_ids"], *row["turn_ids"]]))
+            self.incidences.setdefault(own, _incidence(episode, own, fact))
+            for cause in fact.because_of:
+                if cause in id_of and id_of[cause] != own:
+                    pair = {"namespace": episode.namespace, "fact_id": own, "cause_id": id_of[cause]}
+                    self.causes[own, id_of[cause]] = pair
+
+    def add_embedded(self, facts: pa.Table, incidences: pa.Table, turn_ids: frozenset[str]) -> None:
+        """Add the embedded engine's facts that come from some turns."""
+        for row in facts.to_pylist():
+            if row["turn_ids"][0] in turn_ids:
+                self.facts.setdefault(row["fact_id"], row)
+        for row in incidences.to_pylist():
+            if row["node_id"] in self.facts:
+                self.incidences.setdefault(row["node_id"], row)
+
+    def tables(self) -> Extracted:
+        """Return the tables."""
+        return Extracted(
+            conform(pa.Table.from_pylist(list(self.facts.values()), FACT.arrow), FACT),
+            conform(pa.Table.from_pylist(list(self.incidences.values()), INCIDENCE.arrow), INCIDENCE),
+            conform(pa.Table.from_pylist(list(self.causes.values()), CAUSE.arrow), CAUSE),
+            conform(pa.Table.from_pylist(self.outcomes, OUTCOME.arrow), OUTCOME),
+            reject_table(self.rejects),
+        )
+
+
+def _incidence(episode: _Episode, node_id: str, fact: Fact) -> dict[str, Any]:
+    return {
+        "namespace": episode.namespace,
+        "kind": "episode",
+        "hyperedge_id": episode.episode_id,
+        "node_id": node_id,
+        "node_kind": "fact",
+        "role": fact.role,
+        "weight": fact.weight,
+    }
+
+
+def _fact_row(fact: Fact, said: Sequence[Said], config: ExtractConfig) -> dict[str, Any]:
+    phrase, start, end = _interval(fact, said[0])
+    return {
+        "text": fact.statement,
+        "keywords": _words(fact.keywords, config.max_keywords),
+        "queries": _words(fact.queries, _MOST_QUERIES, STATEMENT_CHARS),
+        "entities": _words(fact.entities, _MOST_ENTITIES),
+        "place": next(iter(_words([fact.place or ""], 1)), None),
+        "time_phrase": phrase,
+        "valid_from": start,
+        "valid_to": end,
+        "confidence": fact.confidence,
+        "support": 1,
+        "superseded_by": None,
+        "turn_ids": [one.turn_id for one in said],
+    }
+
+
+def _interval(fact: Fact, said: Said) -> tuple[str | None, datetime | None, datetime | None]:
+    """Return the time phrase and when the fact holds, as the embedded engine does; see `hgmem_core.extract`."""
+    phrase = next(iter(_words([fact.time_phrase or ""], 1)), None)
+    stated = _time(fact.valid_from, said), _time(fact.valid_to, said)
+    if phrase is None and stated[0] is None:
+        return None, said.said_at, None
+    placed = next((one for one in find_times(phrase or "", said.said_at, said.zone) if one.start), None)
+    start, end = (placed.start, placed.end) if placed else stated
+    return phrase, start, end if start and end and start < end else None
+
+
+def _time(text: str | None, said: Said) -> datetime | None:
+    """Return a time that the model wrote; None for what is no time, which is no reason to lose the fact."""
+    try:
+        return parse_time(text, said.zone)
+    except ValueError:
+        return None
+
+
+def _words(texts: Sequence[str], most: int, chars: int = _WORD_CHARS) -> list[str]:
+    """Return texts without repetitions, blank ones and long ones' ends."""
+    cleaned = (shorten(" ".join(text.split()), chars) for text in texts)
+    return list(dict.fromkeys(text for text in cleaned if text))[:most]

@@ -1,0 +1,151 @@
+"""What a language model answered, kept by bucket: a request that was answered once is not sent again.
+
+`calls/bucket-000012/<sha256 of the file>.parquet` holds rows of CALL. Files are written whole, some answers at a time,
+so that an end without warning costs no more than the answers of the last moments. A file that is not as its name says
+was damaged: it is removed, and what it held is asked again.
+"""
+
+import time
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hgmem_core.chat import Reply, Request
+from hgmem_core.config import LlmConfig, PriceConfig
+from hgmem_core.schemas import CALL, conform
+from pipelines.chat_model import ChatModel
+from pipelines.files import file_sha256, write_file
+from pipelines.store import Store
+
+SAVED_TOGETHER = 16
+"""Answers in a file: fewer are lost at a sudden end, more make fewer files."""
+
+_UNSAVED_SECONDS = 5.0
+"""For how long an answer of a slow model waits for others to be saved with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What calls took; seconds are summed over all in flight."""
+
+    calls: int = 0
+    refused: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    thinking_tokens: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, reply: Reply) -> "Spent":
+        """Return what one call took."""
+        refused = int(reply.refusal is not None)
+        return cls(1, refused, reply.prompt_tokens, reply.completion_tokens, reply.thinking_tokens or 0, reply.seconds)
+
+    def __add__(self, other: "Spent") -> "Spent":
+        """Return what both took."""
+        return Spent(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+
+def cost(spent: Spent, prices: PriceConfig) -> float:
+    """Return what calls cost."""
+    return (spent.prompt_tokens * prices.prompt + spent.completion_tokens * prices.completion) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request with its reply."""
+
+    request: Request
+    reply: Reply
+
+
+class Calls:
+    """The answers of a bucket of a store, as one model gave them."""
+
+    def __init__(self, store: Store, bucket: int, config: LlmConfig) -> None:
+        """Read nothing yet."""
+        self._store = store
+        self._folder = store.root / "calls" / f"bucket-{bucket:06d}"
+        self._config = config
+        self._read: set[Path] = set()
+        self._replies: dict[tuple[str, str], Reply] = {}
+
+    def find(self, requests: Sequence[Request]) -> dict[int, Reply]:
+        """Return the replies that are known, by the place of their request."""
+        for path in self._paths():
+            if path not in self._read:
+                self._read.add(path)
+                self._load(path)
+        keys = ((request.namespace, self._hash(request)) for request in requests)
+        return {place: self._replies[key] for place, key in enumerate(keys) if key in self._replies}
+
+    def save(self, answered: Sequence[Answered]) -> None:
+        """Write answers to a file of their own."""
+        rows = {}
+        for one in answered:
+            key = one.request.namespace, one.request.stage, self._hash(one.request)
+            rows[key] = _row(one, key[2])
+        table = conform(pa.Table.from_pylist(list(rows.values()), CALL.arrow), CALL)
+        with self._store.workspace() as draft:
+            written = draft / "calls.parquet"
+            name = write_file(written, table)["sha256"]
+            self._folder.mkdir(parents=True, exist_ok=True)
+            written.replace(self._folder / f"{name}.parquet")
+
+    def ask(self, chat: ChatModel, requests: Sequence[Request], known: Container[int]) -> Iterator[tuple[int, Reply]]:
+        """Ask those requests whose places are not known; yield and save their replies as they come.
+
+        What came before an error is saved, too.
+        """
+        places = [place for place in range(len(requests)) if place not in known]
+        unsaved: list[Answered] = []
+        saved_at = time.monotonic()
+        try:
+            for at, reply in chat.ask([requests[place] for place in places]):
+                unsaved.append(Answered(requests[places[at]], reply))
+                if len(unsaved) == SAVED_TOGETHER or time.monotonic() - saved_at > _UNSAVED_SECONDS:
+                    self.save(unsaved)
+                    unsaved, saved_at = [], time.monotonic()
+                yield places[at], reply
+        finally:
+            if unsaved:
+                self.save(unsaved)
+
+    def _hash(self, request: Request) -> str:
+        config = self._config
+        return request.digest(config.model, config.temperature, config.guided)
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._folder.glob("*.parquet"))
+
+    def _load(self, path: Path) -> None:
+        if file_sha256(path) != path.stem:
+            path.unlink(missing_ok=True)
+            return
+        for row in pq.read_table(path).to_pylist():
+            self._replies[row["namespace"], row["request_hash"]] = Reply(
+                row["answer"], row["reasoning"], row["finish_reason"], row["prompt_tokens"], row["completion_tokens"],
+                row["thinking_tokens"], row["seconds"], row["refusal"],
+            )  # fmt: skip
+
+
+def _row(one: Answered, request_hash: str) -> dict[str, object]:
+    request, reply = one.request, one.reply
+    return {
+        "namespace": request.namespace,
+        "stage": request.stage,
+        "request_hash": request_hash,
+        "row_id": request.row_id,
+        "attempt": request.attempt,
+        "finish_reason": reply.finish_reason,
+        "prompt_tokens": reply.prompt_tokens,
+        "completion_tokens": reply.completion_tokens,
+        "thinking_tokens": reply.thinking_tokens,
+        "seconds": reply.seconds,
+        "answer": reply.text,
+        "reasoning": reply.reasoning,
+        "refusal": reply.refusal,
+    }

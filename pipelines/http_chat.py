@@ -1,0 +1,233 @@
+"""Chat with a model behind an OpenAI-compatible server."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from hgmem_core.chat import ModelError, Reply, Request
+from hgmem_core.config import LlmConfig
+from pipelines.http_client import REFUSALS, Answered, HttpClient, Refused
+from pipelines.http_gate import Timing
+from pipelines.self_test import Served, guessed_tokens, judge, self_test_request
+
+UNANSWERED = "unanswered"
+"""`finish_reason` of a reply that stands for a request whose every try failed: sent again some other time, it may be
+answered, unlike one that is `refused`."""
+
+_NO_TOKENIZER = frozenset({401, 403, 404, 405, 501})
+"""Statuses of a server that counts no tokens, or does not let us have it done."""
+
+Part = TypeVar("Part", bound=BaseModel)
+
+
+class _ContentPart(BaseModel):
+    text: str | None = None
+
+
+class _Message(BaseModel):
+    content: str | list[_ContentPart] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _TokenDetails(BaseModel):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    completion_tokens_details: _TokenDetails | None = None
+
+
+class _Completion(BaseModel):
+    """A chat completion, as far as it is looked at."""
+
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class _Model(BaseModel):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(BaseModel):
+    """The list of what a server serves."""
+
+    data: list[_Model]
+
+
+class _Count(BaseModel):
+    """What `/tokenize` answers."""
+
+    count: int
+
+
+class HttpChat:
+    """A chat model behind a server; any number of threads may share it. It travels by its configuration."""
+
+    def __init__(self, config: LlmConfig, timing: Timing | None = None) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            config: The server, the model, and how it is asked.
+            timing: For tests.
+        """
+        self._config = config
+        self._client = HttpClient(config.http, "llm.http", timing)
+        self._counts_tokens = True
+
+    def __reduce__(self) -> tuple[type[Self], tuple[LlmConfig]]:
+        """Travel by configuration."""
+        return type(self), (self._config,)
+
+    def __enter__(self) -> Self:
+        """Do nothing yet."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Cancel what is on its way and end."""
+        self._client.close()
+
+    def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply]]:
+        """Yield the reply to each request with its place, as they come; see `HttpClient.post`.
+
+        A request that the server does not take, and one whose every try failed, has a reply with a `refusal`.
+
+        Raises:
+            ModelError: The server or the model is of no use: one line that says why and what to change.
+        """
+        prompt_tokens: dict[int, int] = {}
+
+        def bodies() -> Iterator[dict[str, Any]]:
+            for place, request in enumerate(requests):
+                prompt_tokens[place] = guessed_tokens(request.system + request.user)
+                yield self._body(request)
+
+        with closing(self._client.post("chat/completions", bodies(), _read_completion)) as outcomes:
+            for place, outcome in outcomes:
+                yield place, _reply(outcome, prompt_tokens.pop(place))
+
+    def count_tokens(self, text: str) -> int | None:
+        """Return how many tokens a text is to the model, without those that begin or end one.
+
+        None where the server does not tell: then it is not asked again.
+
+        Raises:
+            ModelError: The server is of no use.
+        """
+        if not self._counts_tokens:
+            return None
+        body = {"model": self._config.model, "prompt": text, "add_special_tokens": False}
+        [(_, outcome)] = self._client.post("/tokenize", [body], _read_count, REFUSALS | _NO_TOKENIZER)
+        if isinstance(outcome, Answered):
+            return outcome.content
+        self._counts_tokens = outcome.status not in _NO_TOKENIZER
+        return None
+
+    def check(self) -> Served:
+        """Find out whether the model is served, is large enough, and answers as it must; nothing is waited for long.
+
+        Raises:
+            ModelError: One of that is not so: one line that says why and what to change.
+        """
+        config, url = self._config, self._config.http.url
+        models = self._client.try_out("models", None, _read_models)
+        if isinstance(models, Refused):
+            raise ModelError(f"{self._client.address('models')} refuses to list its models ({models.message})")
+        if config.model not in models:
+            served = ", ".join(list(models)[:5]) or "nothing"
+            raise ModelError(f"llm.model: {config.model} is not served at {url}, but {served}; set llm.model to that")
+        length = models[config.model]
+        if length is not None and length < config.context_tokens:
+            raise ModelError(
+                f"llm.context_tokens: {config.model} is served at {url} with {length} tokens of context, not "
+                f"{config.context_tokens}; lower llm.context_tokens, or serve it with a longer one"
+            )
+        request = self_test_request(config)
+        answer = self._client.try_out("chat/completions", self._body(request), _read_completion)
+        outcome = answer if isinstance(answer, Refused) else Answered(answer)
+        return judge(_reply(outcome, guessed_tokens(request.system + request.user)), config, length)
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._config.model,
+            "messages": request.messages,
+            "max_tokens": request.max_tokens,
+            "temperature": self._config.temperature,
+        }
+        if self._config.guided:
+            schema = {"name": request.answer, "schema": request.schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if request.thinking != "default":
+            body["chat_template_kwargs"] = {"enable_thinking": request.thinking == "on"}
+        return body
+
+
+def _reply(outcome: Answered[_Completion] | Refused, prompt_tokens: int) -> Reply:
+    """Return an outcome as a reply.
+
+    Tokens that the server does not count are guessed, so that a ledger has no holes: one for four bytes.
+
+    Args:
+        outcome: Of a request.
+        prompt_tokens: A guess at those of its prompt.
+    """
+    if isinstance(outcome, Refused):
+        finish = UNANSWERED if outcome.status is None else "refused"
+        return Reply(None, None, finish, seconds=outcome.seconds, refusal=outcome.message)
+    choice = outcome.content.choices[0]
+    content = choice.message.content
+    text = "".join(part.text or "" for part in content) if isinstance(content, list) else content
+    reasoning = choice.message.reasoning_content or choice.message.reasoning
+    usage = outcome.content.usage or _Usage()
+    details = usage.completion_tokens_details or _TokenDetails()
+    guess = guessed_tokens((text or "") + (reasoning or ""))
+    return Reply(
+        text,
+        reasoning,
+        choice.finish_reason or "unknown",
+        prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens,
+        guess if usage.completion_tokens is None else usage.completion_tokens,
+        details.reasoning_tokens,
+        outcome.seconds,
+    )
+
+
+def _read_completion(content: object) -> _Completion:
+    completion = _read(_Completion, content, "no chat completion")
+    if not completion.choices:
+        raise ValueError("no chat completion: it has no choices")
+    return completion
+
+
+def _read_models(content: object) -> Mapping[str, int | None]:
+    return {model.id: model.max_model_len for model in _read(_Models, content, "no list of models").data}
+
+
+def _read_count(content: object) -> int:
+    return _read(_Count, content, "no count of tokens").count
+
+
+def _read(part: type[Part], content: object, what: str) -> Part:
+    try:
+        return part.model_validate(content)
+    except ValidationError as error:
+        # Without the value: it may quote a log.
+        first = error.errors()[0]
+        raise ValueError(f"{what}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
