@@ -9,6 +9,10 @@ from hgmem_core.ids import digest_of_parts
 
 Thinking = Literal["on", "off", "default"]
 
+UNANSWERED = "unanswered"
+"""`finish_reason` of a reply that stands for a request whose every try failed: sent again some other time, it may be
+answered, unlike one that is `refused`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -1,11 +1,13 @@
 """From imports to a published version: every stage on every bucket, then publish."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
+from pipelines.calls import drop_unanswered
 from pipelines.chat_model import ChatModel
 from pipelines.engine import BuildJob, Watch
 from pipelines.imports import ImportedPart, imported_parts, read_imports
@@ -55,12 +57,13 @@ def build(run: Run, config: Config, encoder: Encoder, chat: ChatModel | None) ->
     parts = imported_parts(store, imports)
     watch = Watch(run.progress, run.log, len(parts))
     _look_at_memory(run, parts)
-    job = BuildJob(store, config, encoder.identity, parts, _parents(store), software_versions())
+    job = BuildJob(store, config, encoder.identity, parts, _parents(store), software_versions(), uuid.uuid4().hex)
     buckets = run.engine.index(job, encoder, chat, watch)
     watch.finish()
     run.lease.check()
     published = publish(store, buckets, config, encoder.identity, watch.report.outcomes, imports[-1].number)
     Pieces(store).clear()
+    drop_unanswered(store)
     turns, namespaces = (sum(output.manifest[name] for output in buckets.values()) for name in ("turns", "namespaces"))
     run.log.write(Published(published.version, published.number, published.moved, turns, namespaces))
     return Built(

@@ -3,6 +3,9 @@
 `calls/bucket-000012/<sha256 of the file>.parquet` holds rows of CALL. Files are written whole, some answers at a time,
 so that an end without warning costs no more than the answers of the last moments. A file that is not as its name says
 was damaged: it is removed, and what it held is asked again.
+
+A request whose every try failed has a reply that says so. It is kept for the job that got it alone, in files whose
+names begin with `unanswered-<job>-`: a job does not try it over and over, and a later one that needs it tries again.
 """
 
 import time
@@ -13,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hgmem_core.chat import Reply, Request
+from hgmem_core.chat import UNANSWERED, Reply, Request
 from hgmem_core.config import LlmConfig, PriceConfig
 from hgmem_core.schemas import CALL, conform
 from pipelines.chat_model import ChatModel
@@ -22,6 +25,8 @@ from pipelines.store import Store
 
 SAVED_TOGETHER = 16
 """Answers in a file: fewer are lost at a sudden end, more make fewer files."""
+
+_UNANSWERED = "unanswered-"
 
 _UNSAVED_SECONDS = 5.0
 """For how long an answer of a slow model waits for others to be saved with."""
@@ -65,9 +70,17 @@ class Answered:
 class Calls:
     """The answers of a bucket of a store, as one model gave them."""
 
-    def __init__(self, store: Store, bucket: int, config: LlmConfig) -> None:
-        """Read nothing yet."""
+    def __init__(self, store: Store, bucket: int, config: LlmConfig, job: str) -> None:
+        """Read nothing yet.
+
+        Args:
+            store: Where.
+            bucket: Its number.
+            config: Which model.
+            job: The id of this job.
+        """
         self._store = store
+        self._unanswered = f"{_UNANSWERED}{job}-"
         self._folder = store.root / "calls" / f"bucket-{bucket:06d}"
         self._config = config
         self._read: set[Path] = set()
@@ -84,16 +97,20 @@ class Calls:
 
     def save(self, answered: Sequence[Answered]) -> None:
         """Write answers to a file of their own."""
-        rows = {}
+        rows: dict[str, dict[tuple[str, ...], dict[str, object]]] = {"": {}, self._unanswered: {}}
         for one in answered:
             key = one.request.namespace, one.request.stage, self._hash(one.request)
-            rows[key] = _row(one, key[2])
-        table = conform(pa.Table.from_pylist(list(rows.values()), CALL.arrow), CALL)
+            rows[self._unanswered if one.reply.finish_reason == UNANSWERED else ""][key] = _row(one, key[2])
+        for prefix, own in rows.items():
+            if own:
+                self._write(prefix, conform(pa.Table.from_pylist(list(own.values()), CALL.arrow), CALL))
+
+    def _write(self, prefix: str, table: pa.Table) -> None:
         with self._store.workspace() as draft:
             written = draft / "calls.parquet"
             name = write_file(written, table)["sha256"]
             self._folder.mkdir(parents=True, exist_ok=True)
-            written.replace(self._folder / f"{name}.parquet")
+            written.replace(self._folder / f"{prefix}{name}.parquet")
 
     def ask(self, chat: ChatModel, requests: Sequence[Request], known: Container[int]) -> Iterator[tuple[int, Reply]]:
         """Ask those requests whose places are not known; yield and save their replies as they come.
@@ -119,10 +136,11 @@ class Calls:
         return request.digest(config.model, config.temperature, config.guided)
 
     def _paths(self) -> list[Path]:
-        return sorted(self._folder.glob("*.parquet"))
+        every = sorted(self._folder.glob("*.parquet"))
+        return [path for path in every if path.name.startswith(self._unanswered) or "-" not in path.stem]
 
     def _load(self, path: Path) -> None:
-        if file_sha256(path) != path.stem:
+        if file_sha256(path) != path.stem.rpartition("-")[2]:
             path.unlink(missing_ok=True)
             return
         for row in pq.read_table(path).to_pylist():
@@ -130,6 +148,12 @@ class Calls:
                 row["answer"], row["reasoning"], row["finish_reason"], row["prompt_tokens"], row["completion_tokens"],
                 row["thinking_tokens"], row["seconds"], row["refusal"],
             )  # fmt: skip
+
+
+def drop_unanswered(store: Store) -> None:
+    """Remove what is known of requests whose every try failed: at the end of a job."""
+    for path in store.root.glob(f"calls/*/{_UNANSWERED}*"):
+        path.unlink(missing_ok=True)
 
 
 def _row(one: Answered, request_hash: str) -> dict[str, object]:

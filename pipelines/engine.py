@@ -42,6 +42,7 @@ class BuildJob:
         parts: What was imported of each bucket, the oldest import first.
         parents: The folder of each bucket's index in the current version, to take what did not change from.
         software: What the driver runs; see `pipelines.preflight.software_versions`.
+        id: Of this job, no other's.
     """
 
     store: Store
@@ -50,6 +51,7 @@ class BuildJob:
     parts: Mapping[int, Sequence[ImportedPart]]
     parents: Mapping[int, Path]
     software: Mapping[str, str]
+    id: str
 
     def runner(self, bucket: int, tell: Callable[[Record], object]) -> Runner:
         """Return what runs the stages of a bucket."""

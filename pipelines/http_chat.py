@@ -7,15 +7,11 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from hgmem_core.chat import ModelError, Reply, Request
+from hgmem_core.chat import UNANSWERED, ModelError, Reply, Request
 from hgmem_core.config import LlmConfig
 from pipelines.http_client import REFUSALS, Answered, HttpClient, Refused
 from pipelines.http_gate import Timing
 from pipelines.self_test import Served, guessed_tokens, judge, self_test_request
-
-UNANSWERED = "unanswered"
-"""`finish_reason` of a reply that stands for a request whose every try failed: sent again some other time, it may be
-answered, unlike one that is `refused`."""
 
 _NO_TOKENIZER = frozenset({401, 403, 404, 405, 501})
 """Statuses of a server that counts no tokens, or does not let us have it done."""

@@ -60,7 +60,7 @@ class _Answers:
 
     def __init__(self, job: BuildJob, bucket: int, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> None:
         self._batch_size = job.config.encoder.batch_size
-        self._calls = Calls(job.store, bucket, job.config.llm)
+        self._calls = Calls(job.store, bucket, job.config.llm, job.id)
         self._encoder = encoder
         self._chat = chat
         self._watch = watch

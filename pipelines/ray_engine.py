@@ -25,7 +25,7 @@ import ray.exceptions
 from ray.data.exceptions import ExecutionTimeoutError
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import LlmConfig, ResourcesConfig, RunConfig
+from hgmem_core.config import ResourcesConfig, RunConfig
 from hgmem_core.encoding import Encoder, Vectors
 from pipelines.calls import SAVED_TOGETHER, Answered, Calls, Spent
 from pipelines.chat_model import ChatModel
@@ -133,6 +133,7 @@ class RayEngine:
         if not units:
             return
         llm = job.config.llm
+        calls_of = partial(Calls, job.store, config=llm, job=job.id)
         plan: Callable[[ray.data.Dataset], ray.data.Dataset]
         if chat is None:
             # Imported here because only who runs models on Ray has vLLM.
@@ -141,14 +142,14 @@ class RayEngine:
             ask = asked_by_vllm(llm)
 
             def plan(data: ray.data.Dataset) -> ray.data.Dataset:
-                requests = data.map_batches(_requests_of(job.store, llm), batch_size=None, batch_format="pyarrow")
-                keep = _keep_replies(job.store, llm)
+                requests = data.map_batches(_requests_of(job.store, calls_of), batch_size=None, batch_format="pyarrow")
+                keep = _keep_replies(calls_of)
                 return ask(requests).map_batches(keep, batch_size=SAVED_TOGETHER, batch_format="pyarrow")
         else:
             options = _options(self._config.ray.ask)
             most = options.pop("concurrency", None) or 1
             options |= {"compute": ray.data.ActorPoolStrategy(min_size=1, max_size=most)}
-            arguments = (job.store, llm, chat, job.software)
+            arguments = (job.store, calls_of, chat, job.software)
 
             def plan(data: ray.data.Dataset) -> ray.data.Dataset:
                 return data.map_batches(_Ask, fn_constructor_args=arguments, **options)
@@ -264,7 +265,7 @@ class _Answers:
         self._job = job
         self._bucket = bucket
         self._pieces = Pieces(job.store)
-        self._calls = Calls(job.store, bucket, job.config.llm)
+        self._calls = Calls(job.store, bucket, job.config.llm, job.id)
         self._taken: list[str] = []
 
     def encode(self, waiting: list[Texts]) -> list[Vectors]:
@@ -337,13 +338,17 @@ class _Encode:
         return {"item": name, "seconds": time.perf_counter() - began}
 
 
+CallsOf = Callable[[int], Calls]
+"""Gives the calls of a bucket."""
+
+
 class _Ask:
     """An actor that asks the server of a language model, and keeps its replies."""
 
-    def __init__(self, store: Store, config: LlmConfig, chat: ChatModel, software: Mapping[str, str]) -> None:
+    def __init__(self, store: Store, calls_of: CallsOf, chat: ChatModel, software: Mapping[str, str]) -> None:
         check_here(software)
         self._store = store
-        self._config = config
+        self._calls_of = calls_of
         self._chat = chat
 
     def __call__(self, batch: pa.Table) -> pa.Table:
@@ -355,21 +360,21 @@ class _Ask:
         spent = Spent()
         with suppress(DamagedOutput):  # see _Encode
             unit = Pieces(self._store).request_unit(name)
-            calls = Calls(self._store, unit.bucket, self._config)
+            calls = self._calls_of(unit.bucket)
             for _, reply in calls.ask(self._chat, unit.requests, calls.find(unit.requests).keys()):
                 spent += Spent.of(reply)
             Pieces(self._store).drop([name])
         return {"item": name, "spent": json.dumps(asdict(spent))}
 
 
-def _requests_of(store: Store, config: LlmConfig) -> Callable[[pa.Table], pa.Table]:
+def _requests_of(store: Store, calls_of: CallsOf) -> Callable[[pa.Table], pa.Table]:
     """Return what turns units into a row for each of their requests that is not answered."""
 
     def apply(batch: pa.Table) -> pa.Table:
         rows = []
         for name in batch.column("item").to_pylist():
             unit = Pieces(store).request_unit(name)
-            known = Calls(store, unit.bucket, config).find(unit.requests)
+            known = calls_of(unit.bucket).find(unit.requests)
             rows += [
                 {"item": name, "bucket": unit.bucket, "request": request.to_json()}
                 for place, request in enumerate(unit.requests)
@@ -383,7 +388,7 @@ def _requests_of(store: Store, config: LlmConfig) -> Callable[[pa.Table], pa.Tab
 _REQUEST_ROWS = pa.schema({"item": pa.large_string(), "bucket": pa.int64(), "request": pa.large_string()})
 
 
-def _keep_replies(store: Store, config: LlmConfig) -> Callable[[pa.Table], pa.Table]:
+def _keep_replies(calls_of: CallsOf) -> Callable[[pa.Table], pa.Table]:
     """Return what keeps replies, and says what each took."""
 
     def apply(batch: pa.Table) -> pa.Table:
@@ -394,7 +399,7 @@ def _keep_replies(store: Store, config: LlmConfig) -> Callable[[pa.Table], pa.Ta
             by_bucket[row["bucket"]].append(Answered(Request.from_json(row["request"]), reply))
             rows.append({"item": row["item"], "spent": json.dumps(asdict(Spent.of(reply)))})
         for bucket, answered in by_bucket.items():
-            Calls(store, bucket, config).save(answered)
+            calls_of(bucket).save(answered)
         return pa.Table.from_pylist(rows, _SPENT_ROWS)
 
     return apply

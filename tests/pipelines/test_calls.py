@@ -2,7 +2,7 @@ import pytest
 
 from hgmem_core.chat import ModelError, Reply, Request
 from hgmem_core.config import LlmConfig, PriceConfig
-from pipelines.calls import Calls, Spent, cost
+from pipelines.calls import Calls, Spent, cost, drop_unanswered
 from pipelines.store import Store
 
 CONFIG = LlmConfig(engine="http", model="scripted")
@@ -34,8 +34,8 @@ def store(tmp_path):
     return Store.make(tmp_path / "store", 2)
 
 
-def asked(store, requests, chat, config=CONFIG, bucket=0):
-    calls = Calls(store, bucket, config)
+def asked(store, requests, chat, config=CONFIG, bucket=0, job="j1"):
+    calls = Calls(store, bucket, config, job)
     found = calls.find(requests)
     return found | dict(calls.ask(chat, requests, found.keys()))
 
@@ -53,7 +53,7 @@ def test_an_error_keeps_what_came_before_it(store):
     chat = Chat(most=21)
     with pytest.raises(ModelError):
         asked(store, [request(number) for number in range(40)], chat)
-    assert len(Calls(store, 0, CONFIG).find([request(number) for number in range(40)])) == 21
+    assert len(Calls(store, 0, CONFIG, "j1").find([request(number) for number in range(40)])) == 21
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,15 @@ def test_an_error_keeps_what_came_before_it(store):
 )
 def test_another_question_is_asked_even_if_it_differs_little(store, other):
     asked(store, [request(1)], Chat())
-    assert Calls(store, 0, CONFIG).find([other]) == {}
+    assert Calls(store, 0, CONFIG, "j1").find([other]) == {}
 
 
 @pytest.mark.parametrize("change", [{"model": "other"}, {"temperature": 0.5}, {"guided": False}])
 def test_another_model_or_setting_is_asked_anew(store, change):
     one = request(1, schema={"type": "object"})
     asked(store, [one], Chat())
-    assert Calls(store, 0, CONFIG.model_copy(update=change)).find([one]) == {}
-    assert len(Calls(store, 0, CONFIG.model_copy(update={"http": CONFIG.http})).find([one])) == 1
+    assert Calls(store, 0, CONFIG.model_copy(update=change), "j1").find([one]) == {}
+    assert len(Calls(store, 0, CONFIG.model_copy(update={"http": CONFIG.http}), "j1").find([one])) == 1
 
 
 def test_a_damaged_file_is_asked_again_and_nothing_else(store):
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_asked_again_and_nothing_else(store):
     chat = Chat()
     assert len(asked(store, requests, chat)) == 40
     assert len(chat.sent) in (8, 16)
-    assert len(Calls(store, 0, CONFIG).find(requests)) == 40
+    assert len(Calls(store, 0, CONFIG, "j1").find(requests)) == 40
 
 
 def test_refusals_are_kept_as_such(store):
@@ -100,8 +100,28 @@ def test_refusals_are_kept_as_such(store):
             yield 0, Reply(None, None, "refused", refusal="too long by 3")
 
     asked(store, [request(1)], Refusing())
-    [kept] = Calls(store, 0, CONFIG).find([request(1)]).values()
+    [kept] = Calls(store, 0, CONFIG, "j1").find([request(1)]).values()
     assert kept.refusal == "too long by 3"
+
+
+def test_what_failed_at_every_try_is_tried_again_by_the_next_job_alone(store):
+    class Failing(Chat):
+        def ask(self, requests):
+            for place, _ in super().ask(requests):
+                yield (
+                    place,
+                    Reply(None, None, "unanswered" if place == 1 else "stop", refusal="502" if place == 1 else None),
+                )
+
+    requests = [request(number) for number in range(3)]
+    asked(store, requests, Failing())
+    same, later = Chat(), Chat()
+    assert asked(store, requests, same)[1].refusal == "502"
+    assert asked(store, requests, later, job="j2")[1].text == "What is 1?"
+    assert (len(same.sent), len(later.sent)) == (0, 1)
+    drop_unanswered(store)
+    assert len(Calls(store, 0, CONFIG, "j1").find(requests)) == 3
+    assert not list(store.root.glob("calls/*/unanswered*"))
 
 
 def test_text_that_no_file_can_hold_is_mended_on_the_way(store):
@@ -111,7 +131,7 @@ def test_text_that_no_file_can_hold_is_mended_on_the_way(store):
 
     live = asked(store, [request(1)], Odd())[0]
     assert live.text == "half a \ufffd smile"
-    assert Calls(store, 0, CONFIG).find([request(1)])[0] == live
+    assert Calls(store, 0, CONFIG, "j1").find([request(1)])[0] == live
 
 
 def test_sums_and_money_add_up():
