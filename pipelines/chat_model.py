@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 from hgmem_core.chat import ModelError, Reply, Request
 from hgmem_core.config import LlmConfig
 from hgmem_core.passes import Terms
+from pipelines.self_test import Served
 
 TEMPLATE_TOKENS = 640
 """Of a prompt's room, kept for the chat template and for what a later pass is told of the one before."""
@@ -28,8 +30,11 @@ class ChatModel(Protocol):
         ...
 
 
-def open_chat(config: LlmConfig) -> ChatModel | None:
-    """Open the client of a configuration and try the model; None where it runs as actors on Ray, or not at all.
+@contextmanager
+def opened_chat(config: LlmConfig) -> Iterator[tuple[ChatModel | None, Served | None]]:
+    """Give the client of a configuration, and what was found of its model by trying it.
+
+    Both are None without a model, and for one that runs as actors on Ray.
 
     Raises:
         ModelError: The model is not there, or does not answer as it must.
@@ -37,13 +42,13 @@ def open_chat(config: LlmConfig) -> ChatModel | None:
     if config.engine != "none" and (path := tokenizer_file(config)):
         _from_file(path)
     if config.engine != "http":
-        return None
+        yield None, None
+        return
     # Imported here because a run without a server need not wait for an HTTP library.
     from pipelines.http_chat import HttpChat
 
-    chat = HttpChat(config)
-    chat.check()
-    return chat
+    with HttpChat(config) as chat:
+        yield chat, chat.check()
 
 
 @lru_cache(maxsize=8)

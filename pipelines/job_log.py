@@ -69,6 +69,15 @@ class StageFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelTried:
+    """A language model answered as it must: its context, what it thought, and in which field its answer was."""
+
+    max_model_len: int | None
+    thinking_tokens: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelAsked:
     """What a stage's calls of a language model took; `seconds` are summed over all in flight."""
 
@@ -134,6 +143,7 @@ Event: TypeAlias = (
     | LeaseTaken
     | Checked
     | StageFinished
+    | ModelTried
     | ModelAsked
     | BucketDone
     | Retried

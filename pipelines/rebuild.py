@@ -1,14 +1,16 @@
 """The whole way from logs to a published version: import what is new, build, publish."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from pipelines.build import Built, build
-from pipelines.chat_model import ChatModel, open_chat
+from pipelines.chat_model import ChatModel, opened_chat
 from pipelines.engine import Choice
 from pipelines.import_stage import Imported, import_logs
+from pipelines.job_log import ModelTried
 from pipelines.progress import Progress
 from pipelines.run import open_run
 from pipelines.store import Store
@@ -43,7 +45,17 @@ def rebuild(
         ClusterError: Ray cannot do the work.
         ModelError: The language model cannot be used, or not any more.
     """
-    chat = chat or open_chat(config.llm)
-    with open_run("rebuild", config, ingested_at, progress) as run:
+    with ExitStack() as stack:
+        served = None
+        if chat is None:
+            chat, served = stack.enter_context(opened_chat(config.llm))
+        run = stack.enter_context(open_run("rebuild", config, ingested_at, progress))
+        if chat is None and config.llm.engine == "vllm":
+            # Imported here because only who runs models on Ray has vLLM.
+            from pipelines.vllm_chat import check_vllm
+
+            served = check_vllm(config.llm, config.run)
+        if served is not None:
+            run.log.write(ModelTried(served.max_model_len, served.thinking_tokens, served.source))
         imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
         return Rebuilt(run.store, imported, build(run, config, encoder, chat), run.choice)

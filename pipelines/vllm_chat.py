@@ -1,6 +1,7 @@
 """A language model as actors on Ray, and the owner of vLLM's chat side: requests in, replies out, one a row."""
 
 import json
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -20,6 +21,9 @@ from pipelines.self_test import Served, judge, self_test_request
 
 _ERROR = "__inference_error__"
 """The column in which Ray says why vLLM did not take a row; empty where it did."""
+
+_MESSAGE = re.compile(r"^[\w.]+: ", re.MULTILINE)
+"""The beginning of what follows a traceback, whose own lines are indented."""
 
 
 def asked_by_vllm(config: LlmConfig) -> Callable[[ray.data.Dataset], ray.data.Dataset]:
@@ -156,7 +160,10 @@ def check_vllm(config: LlmConfig, run: RunConfig) -> Served:
             "llm.vllm.bundles, or allow more time"
         ) from error
     except ray.exceptions.RayError as error:
-        raise ModelError(f"llm.vllm: vLLM cannot run {config.model}: {last_line(error)}") from error
+        raise ModelError(
+            f"llm.vllm: vLLM cannot run {config.model} ({_reason(error)}); correct llm.vllm.engine_kwargs, or see the "
+            "logs of Ray's workers"
+        ) from error
     served = judge(replies[0], config, None)
     if replies[1].refusal is not None:
         raise ModelError(
@@ -164,6 +171,12 @@ def check_vllm(config: LlmConfig, run: RunConfig) -> Served:
             f"max_model_len in llm.vllm.engine_kwargs ({replies[1].refusal})"
         )
     return served
+
+
+def _reason(error: ray.exceptions.RayError) -> str:
+    """Return the message at the root of an error, in one line: what stands after the last traceback."""
+    begins = [match.start() for match in _MESSAGE.finditer(str(error))]
+    return " ".join(str(error)[begins[-1] :].split()) if begins else last_line(error)
 
 
 def _check_room(config: LlmConfig, run: RunConfig) -> None:

@@ -21,8 +21,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from hgmem_core.config import Config, EncoderConfig, InputConfig, LlmConfig, StoreConfig, config_from, to_toml
-from pipelines.chat_model import open_chat, token_counter
+from pipelines.chat_model import token_counter
 from pipelines.encoders import open_encoder
+from pipelines.http_chat import HttpChat
 from pipelines.progress import Silent
 from pipelines.rebuild import rebuild
 from pipelines.static import StaticEncoder
@@ -136,7 +137,8 @@ class Recording:
         with self.path.open("a") as file:
             for request in requests:
                 file.write(request.digest(self.config.model, self.config.temperature, self.config.guided) + "\n")
-        return open_chat(self.config).ask(requests)
+        with HttpChat(self.config) as chat:
+            yield from chat.ask(requests)
 
 
 def build_recorded(config, path):
