@@ -329,14 +329,17 @@ class LlmConfig(Section):
     """Of an answer; a second try may take twice as many."""
     temperature: Annotated[float, Field(ge=0.0, le=2.0)] = 0.0
     tokenizer: str = ""
-    """The model's `tokenizer.json`, or the folder that holds it; empty means that of a `model` that is a folder, else
-    the server's `/tokenize`, else an upper bound by bytes."""
+    """The model's `tokenizer.json`, or the folder that holds it; empty means that of a `model` that is on this machine,
+    else the server's `/tokenize` (`server`), else an upper bound by bytes (`bytes`)."""
     window_turns: Annotated[int, Field(ge=8, le=1_000)] = 40
     """Turns that one request segments."""
     window_overlap: Annotated[int, Field(ge=2, le=500)] = 8
     """Turns that two windows share; each decides the half that is nearer to its middle."""
     pair_cosine: Annotated[float, Field(ge=0.0, le=1.0)] = 0.8
     """Facts that are so near, and that the rules did not settle, are decided by the model."""
+    max_fallback_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
+    """A build in which a larger share of a stage's rows has no answer of the model, of 20 rows or more, is not
+    published."""
     prices: PriceConfig = PriceConfig()
     http: ServerConfig = ServerConfig()
     vllm: VllmConfig = VllmConfig()

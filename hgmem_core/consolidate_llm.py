@@ -13,7 +13,8 @@ A pair of which none of the two can be said is not asked about. Where the model 
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -37,7 +38,7 @@ from hgmem_core.consolidate import (
     outcomes_of,
     supersede,
 )
-from hgmem_core.differences import difference
+from hgmem_core.differences import Difference, difference
 from hgmem_core.fitting import batches, day
 from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, reject_table, request_of
 from hgmem_core.prompts import load_prompt, quoted
@@ -130,7 +131,6 @@ class _Pairs:
     """A question: up to `MOST_PAIRS` pairs of a namespace, numbered from 1; asked again about those without a verdict.
 
     Attributes:
-        overruled: Pairs of which a verdict was given that cannot be.
         asked: Those of the last request.
     """
 
@@ -138,7 +138,6 @@ class _Pairs:
     pairs: Sequence[_Pair]
     lines: Sequence[str]
     terms: Terms
-    overruled: set[int] = field(default_factory=set)
     asked: Sequence[int] = ()
 
     @property
@@ -170,7 +169,7 @@ class _Pairs:
         )
 
     def check(self, answer: PairVerdicts) -> tuple[PairVerdicts | None, list[str]]:
-        """Keep one verdict a pair that was asked about, if it is none that is ruled out."""
+        """Keep one verdict a pair that was asked about; one that is ruled out means that they differ."""
         given: defaultdict[int, set[Verdict]] = defaultdict(set)
         for item in answer.pairs:
             given[item.pair].add(item.verdict)
@@ -183,8 +182,8 @@ class _Pairs:
             elif len(verdicts) > 1:
                 complaints.append(f"pair {number} has two verdicts: {' and '.join(verdicts)}")
             elif why is not None:
-                self.overruled.add(number)
-                complaints.append(f"pair {number} is not {verdicts[0]}: {why}")
+                # It was told so beforehand; another call would not make it wiser.
+                sound.append(PairVerdict(pair=number, verdict="different"))
             else:
                 sound.append(PairVerdict(pair=number, verdict=verdicts[0]))
         if missing:
@@ -309,13 +308,18 @@ def _pairs(facts: Sequence[Fact], vectors: npt.NDArray[np.float32], least_cosine
             yield useful
 
 
+_WHY: Mapping[Difference, str] = MappingProxyType(
+    {"numbers": "numbers differ", "names": "names differ", "negation": "one negates", "dislike": "one dislikes"}
+)
+
+
 def _no_same(older: Fact, newer: Fact) -> str | None:
     if older.held != newer.held:
         return "their times differ"
     if not is_placeable(newer):
         return "their times are not known"
     found = difference(older.text, newer.text, [*older.entities, *newer.entities])
-    return found and {"numbers": "numbers differ", "names": "names differ", "negation": "one negates"}[found]
+    return _WHY[found] if found else None
 
 
 def _no_replaces(older: Fact, newer: Fact) -> str | None:
@@ -354,7 +358,7 @@ def _verdicts(question: _Pairs, settled: Settled[PairVerdicts]) -> Iterator[tupl
     for number, pair in enumerate(question.pairs, 1):
         for fact, other in ((pair.older, pair.newer), (pair.newer, pair.older)):
             fact.passes = max(fact.passes, settled.passes)
-            if number not in given and number not in question.overruled:
+            if number not in given:
                 fact.undecided = f"not decided whether it is one with {other.fact_id}: {settled.reason}"
         yield pair, given.get(number, "different")
 

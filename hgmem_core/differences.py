@@ -1,4 +1,4 @@
-"""What keeps two statements apart however alike they are: numbers, names and negations.
+"""What keeps two statements apart however alike they are: numbers, names, negations and dislikes.
 
 A number is one in figures, a counting word or an ordinal; signs of currency and per cent belong to it. A name is a word
 with a capital, or a name that was found before: `Polish` is one, so is `May`. Names are looked for by their words, so
@@ -15,7 +15,7 @@ import regex
 from hgmem_core.statements import is_empty_word
 from hgmem_core.tokens import fold
 
-Difference = Literal["numbers", "names", "negation"]
+Difference = Literal["numbers", "names", "negation", "dislike"]
 
 _NUMBER = regex.compile(r"\p{Nd}+(?:[.,:/-]\p{Nd}+)*|[\p{Sc}%]")
 _THOUSANDS = regex.compile(r",(?=\p{Nd}{3}(?!\p{Nd}))")
@@ -45,6 +45,10 @@ _SPEAKER = regex.compile(r"i(?:['’]\w+)?")
 _NEGATION = regex.compile(
     r"\b(?:no|not|never|cannot|nobody|nothing|none|nowhere|neither|nor|without)\b|n['’]t\b|[不没無无未别莫]"
 )
+_DISLIKING = regex.compile(r"\b(?:dislik(?:e[sd]?|ing)|hat(?:e[sd]?|ing)|detest\w*|loath\w*|can['’]?t stand)\b|讨厌|恨")
+_SIGNS: MappingProxyType[Difference, regex.Pattern[str]] = MappingProxyType(
+    {"negation": _NEGATION, "dislike": _DISLIKING}
+)
 
 
 def difference(one: str, other: str, known: Iterable[str]) -> Difference | None:
@@ -68,8 +72,11 @@ def difference(one: str, other: str, known: Iterable[str]) -> Difference | None:
     pool = {name for text in texts for name in _capitalised(text)} | _words_of(known)
     if any(_holds(name, words[0], folded[0]) != _holds(name, words[1], folded[1]) for name in pool):
         return "names"
-    negated = [_NEGATION.search(text) is not None for text in folded]
-    return "negation" if negated[0] != negated[1] else None
+    for kind, sign in _SIGNS.items():
+        found = [sign.search(text) is not None for text in folded]
+        if found[0] != found[1]:
+            return kind
+    return None
 
 
 def _numbers(folded: str) -> list[str]:

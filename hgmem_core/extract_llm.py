@@ -3,30 +3,42 @@
 What the model says is held against the log. A fact names the turns that it comes from, and one that names none of the
 episode's is refused. A time phrase is placed by `hgmem_core.dates` from the time of its first turn, since models
 compute dates badly; where those rules cannot place it, the model's interval is taken if it is one. Facts of one
-statement are one. An episode, or a part of a long one, that the model does not answer for in three passes has the facts
-of the embedded engine.
+statement, and of the same time, are one. Where the model gives no answer in three passes, or never comes to the end of
+one, the turns that it did not speak of have the facts of the embedded engine.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from itertools import count, pairwise
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from hgmem_core.chat import Reply, Request
 from hgmem_core.config import ExtractConfig
 from hgmem_core.conversation import Said, said_turns
 from hgmem_core.dates import find_times
 from hgmem_core.extract import extract, normalised
+from hgmem_core.fitting import one_line
 from hgmem_core.ids import fact_id
 from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, reject_table, request_of
 from hgmem_core.prompts import load_prompt, quoted
 from hgmem_core.schemas import CAUSE, FACT, INCIDENCE, OUTCOME, STRING, conform
 from hgmem_core.summarise import shorten
+from hgmem_core.text import is_blank
 from hgmem_core.times import parse_time
 from hgmem_core.transcript import Line, lines_of, parts_that_fit, transcript
 
@@ -38,9 +50,13 @@ PROMPT = load_prompt("extract")
 STATEMENT_CHARS = 1_000
 _WORD_CHARS = 80
 _MOST_QUERIES = 3
+_MOST_FACTS_A_TURN = 16
 _MOST_ENTITIES = 16
 _FACT_TOKENS = 110
 """Of an answer, for each fact; about one fact a turn."""
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_BEGINS_WITH_DAY = re.compile(rf"\s*{_DAY.pattern}")
 
 _TITLE_CHARS = 100
 _FOUND_CHARS = 160
@@ -48,23 +64,45 @@ _FOUND_CHARS = 160
 Role = Literal["core", "context", "detail", "temporal", "causal"]
 
 
-class Fact(BaseModel):
-    """A fact as the model states it."""
+Many = TypeVar("Many")
 
-    n: int
+
+def _list(value: object) -> object:
+    """Read one thing, or none, where a list is due."""
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _or_nothing(value: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+    """Read what can be read; in place of the rest stands the field's default: no fact is lost for an ornament."""
+    try:
+        return read(value)
+    except ValidationError:
+        return Fact.model_fields[str(info.field_name)].get_default(call_default_factory=True)
+
+
+Ornament = WrapValidator(_or_nothing)
+Items = Annotated[list[Many], BeforeValidator(_list), Ornament]
+Share = Annotated[float, Field(ge=0.0, le=1.0), Ornament]
+Phrase = Annotated[str | None, Ornament]
+
+
+class Fact(BaseModel):
+    """A fact as the model states it: all but the statement and its turns may be missing or wrong."""
+
+    n: Annotated[int, Ornament] = 0
     statement: str
-    turns: list[int]
-    queries: list[str] = []
-    keywords: list[str] = []
-    entities: list[str] = []
-    place: str | None = None
-    time_phrase: str | None = None
-    valid_from: str | None = None
-    valid_to: str | None = None
-    role: Role = "detail"
-    weight: float = Field(default=0.5, ge=0.0, le=1.0)
-    confidence: float = Field(default=0.8, ge=0.0, le=1.0)
-    because_of: list[int] = []
+    turns: Annotated[list[int], BeforeValidator(_list)]
+    queries: Items[str] = []
+    keywords: Items[str] = []
+    entities: Items[str] = []
+    place: Phrase = None
+    time_phrase: Phrase = None
+    valid_from: Phrase = None
+    valid_to: Phrase = None
+    role: Annotated[Role, Ornament] = "detail"
+    weight: Share = 0.5
+    confidence: Share = 0.8
+    because_of: Items[int] = []
 
 
 class Facts(BaseModel):
@@ -104,7 +142,7 @@ class _Episode:
 
     def user(self, lines: Sequence[Line], found: Sequence[Fact]) -> str:
         """Return the user part of a request for some of its turns."""
-        known = [f"{fact.n}: {quoted(shorten(fact.statement, _FOUND_CHARS))}" for fact in found]
+        known = [f"{max(0, fact.n)}: {quoted(shorten(fact.statement, _FOUND_CHARS))}" for fact in found]
         last = max((fact.n for fact in found), default=0)
         more = f"\nFound so far; do not repeat these, go on with n={last + 1}:\n" + "\n".join(known) if known else ""
         return PROMPT.fill(
@@ -134,7 +172,7 @@ class _Part:
         known = list(found.facts) if found else []
         user = self.episode.user(self.lines, known)
         while known and not self.terms.fits(PROMPT, user):
-            known = known[1:]  # the last ones tell best where to go on
+            known = known[-(-len(known) // 2) :] if len(known) > 1 else []  # the last ones tell best where to go on
             user = self.episode.user(self.lines, known)
         return request_of(
             PROMPT,
@@ -152,28 +190,36 @@ class _Part:
     def check(self, answer: Facts) -> tuple[Facts | None, list[str]]:
         """Keep the facts that state something and come from turns that were shown."""
         shown = {line.number for line in self.lines}
-        sound = []
+        sound: list[Fact] = []
         complaints = []
+        numbers: set[int] = set()
         for fact in answer.facts:
-            statement = " ".join(fact.statement.split())
+            statement = one_line(fact.statement, STATEMENT_CHARS + 1)
             turns = [turn for turn in dict.fromkeys(fact.turns) if turn in shown]
-            if not statement:
+            if is_blank(statement):
                 complaints.append(f"fact n={fact.n} states nothing")
             elif len(statement) > STATEMENT_CHARS:
-                complaints.append(f"fact n={fact.n} has {len(statement)} characters; one fact has a sentence")
+                complaints.append(f"fact n={fact.n} is too long; one fact has a sentence")
+            elif len(sound) == _MOST_FACTS_A_TURN * len(shown):
+                complaints.append(f"there are more than {len(sound)} facts; leave out what is not concrete")
             elif not turns:
                 named = f"names turns {fact.turns[:3]}, none of which is shown" if fact.turns else "names no turn"
                 complaints.append(f"fact n={fact.n} {named}: they are numbered {min(shown)} to {max(shown)}")
             else:
-                sound.append(fact.model_copy(update={"statement": statement, "turns": turns}))
+                # A number that is taken, or none, says nothing: no fact can name this one as its cause.
+                n = fact.n if fact.n > 0 and fact.n not in numbers else -len(sound) - 1
+                numbers.add(n)
+                causes = [cause for cause in fact.because_of if cause > 0]
+                changes = {"n": n, "statement": statement, "turns": turns, "because_of": causes}
+                sound.append(fact.model_copy(update=changes))
         return (Facts(facts=sound) if sound or not complaints else None), complaints
 
     def merge(self, found: Facts, more: Facts) -> Facts:
         """Add what is new; numbers that are taken are counted on, and links within the later answer follow them."""
         known = {normalised(fact.statement) for fact in found.facts}
-        last = max((fact.n for fact in found.facts), default=0)
         taken = {fact.n for fact in found.facts}
-        moved = {fact.n: fact.n + last for fact in more.facts if fact.n in taken}
+        free = count(max((fact.n for fact in [*found.facts, *more.facts]), default=0) + 1)
+        moved = {fact.n: next(free) for fact in more.facts if fact.n in taken}
         added = [
             fact.model_copy(
                 update={
@@ -216,10 +262,13 @@ def extract_llm(
         rows.settle(episode, [settled[at] for at in own])
         for at in own:
             answer, lines = settled[at].answer, parts[at].lines
-            if answer is None:
-                unanswered.append((episode.episode_id, {line.said.turn_id for line in lines}))
-            else:
+            if answer is not None:
                 rows.add(episode, lines, answer.facts)
+            if not settled[at].is_whole:  # what the model did not come to
+                named = {turn for fact in answer.facts for turn in fact.turns} if answer else set()
+                unanswered.append(
+                    (episode.episode_id, {line.said.turn_id for line in lines if line.number not in named})
+                )
     if unanswered:
         failed = pa.array(sorted({episode for episode, _ in unanswered}), STRING)
         left = episodes.filter(pc.is_in(episodes.column("episode_id"), failed))
@@ -241,8 +290,12 @@ def _with_neighbours(episodes: pa.Table) -> list[_Episode]:
 
 
 def _parts(episode: _Episode, said: Sequence[Said], terms: Terms) -> Iterator[_Part]:
+    room = replace(terms, prompt_tokens=terms.prompt_tokens * 3 // 4)  # the rest is for what is found meanwhile
+    most_turns = max(1, terms.max_tokens // _FACT_TOKENS)  # an answer about more would be cut off
+
     def fits(lines: Sequence[Line]) -> bool:
-        return terms.fits(PROMPT, episode.user(lines, ()))
+        is_short = lines[-1].number - lines[0].number < most_turns
+        return is_short and room.fits(PROMPT, episode.user(lines, ()))
 
     for lines in parts_that_fit(lines_of(said), fits):
         yield _Part(episode, lines, terms)
@@ -287,21 +340,34 @@ class _Rows:
 
     def add(self, episode: _Episode, lines: Sequence[Line], facts: Sequence[Fact]) -> None:
         """Add what the model stated of some lines."""
-        said_of = {line.number: line.said for line in lines}
-        id_of = {fact.n: fact_id(episode.episode_id, normalised(fact.statement)) for fact in facts}
+        lines_of_turn: defaultdict[int, list[Line]] = defaultdict(list)
+        for line in lines:
+            lines_of_turn[line.number].append(line)
+        id_of: dict[int, str] = {}
+        for fact in facts:
+            row = _fact_row(fact, [line for turn in fact.turns for line in lines_of_turn[turn]], self.config)
+            own = id_of[fact.n] = self._add(episode, row)
+            self.incidences.setdefault(own, _incidence(episode, own, fact))
         for fact in facts:
             own = id_of[fact.n]
-            row = _fact_row(fact, [said_of[turn] for turn in fact.turns], self.config)
-            known = self.facts.get(own)
-            if known is None:
-                self.facts[own] = row | {"namespace": episode.namespace, "fact_id": own}
-            else:
-                known["turn_ids"] = list(dict.fromkeys([*known["turn_ids"], *row["turn_ids"]]))
-            self.incidences.setdefault(own, _incidence(episode, own, fact))
             for cause in fact.because_of:
                 if cause in id_of and id_of[cause] != own:
                     pair = {"namespace": episode.namespace, "fact_id": own, "cause_id": id_of[cause]}
                     self.causes[own, id_of[cause]] = pair
+
+    def _add(self, episode: _Episode, row: dict[str, Any]) -> str:
+        """Add a fact, or its sources to the one that states the same of the same time; return the id."""
+        text = normalised(row["text"])
+        own = fact_id(episode.episode_id, text)
+        if own in self.facts and row["time_phrase"] and _held(row) != _held(self.facts[own]):
+            own = fact_id(episode.episode_id, f"{text} {row['time_phrase']} {row['valid_from']}")
+        known = self.facts.get(own)
+        if known is None:
+            self.facts[own] = row | {"namespace": episode.namespace, "fact_id": own}
+        else:
+            known["turn_ids"] = list(dict.fromkeys([*known["turn_ids"], *row["turn_ids"]]))
+            known["support"] += 1
+        return own
 
     def add_embedded(self, facts: pa.Table, incidences: pa.Table, turn_ids: frozenset[str]) -> None:
         """Add the embedded engine's facts that come from some turns."""
@@ -323,6 +389,10 @@ class _Rows:
         )
 
 
+def _held(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["time_phrase"], row["valid_from"], row["valid_to"]
+
+
 def _incidence(episode: _Episode, node_id: str, fact: Fact) -> dict[str, Any]:
     return {
         "namespace": episode.namespace,
@@ -335,8 +405,9 @@ def _incidence(episode: _Episode, node_id: str, fact: Fact) -> dict[str, Any]:
     }
 
 
-def _fact_row(fact: Fact, said: Sequence[Said], config: ExtractConfig) -> dict[str, Any]:
-    phrase, start, end = _interval(fact, said[0])
+def _fact_row(fact: Fact, lines: Sequence[Line], config: ExtractConfig) -> dict[str, Any]:
+    """Return a fact with its sources, `lines`, the best one first; turns that are cut have several."""
+    phrase, start, end = _interval(fact, lines)
     return {
         "text": fact.statement,
         "keywords": _words(fact.keywords, config.max_keywords),
@@ -349,23 +420,31 @@ def _fact_row(fact: Fact, said: Sequence[Said], config: ExtractConfig) -> dict[s
         "confidence": fact.confidence,
         "support": 1,
         "superseded_by": None,
-        "turn_ids": [one.turn_id for one in said],
+        "turn_ids": list(dict.fromkeys(line.said.turn_id for line in lines)),
     }
 
 
-def _interval(fact: Fact, said: Said) -> tuple[str | None, datetime | None, datetime | None]:
-    """Return the time phrase and when the fact holds, as the embedded engine does; see `hgmem_core.extract`."""
+def _interval(fact: Fact, lines: Sequence[Line]) -> tuple[str | None, datetime | None, datetime | None]:
+    """Return the time phrase and when the fact holds, as the embedded engine does; see `hgmem_core.extract`.
+
+    A phrase that stands in none of the fact's turns is the model's own, and so is a time without a phrase.
+    """
+    said = lines[0].said
     phrase = next(iter(_words([fact.time_phrase or ""], 1)), None)
-    stated = _time(fact.valid_from, said), _time(fact.valid_to, said)
-    if phrase is None and stated[0] is None:
+    if phrase is None or not any(normalised(phrase) in normalised(line.text) for line in lines):
         return None, said.said_at, None
-    placed = next((one for one in find_times(phrase or "", said.said_at, said.zone) if one.start), None)
+    stated = _time(fact.valid_from, said), _time(fact.valid_to, said)
+    if stated[1] is not None and fact.valid_to and _DAY.fullmatch(fact.valid_to.strip()):
+        stated = stated[0], stated[1] + timedelta(days=1)  # the last day that is meant
+    placed = next((one for one in find_times(phrase, said.said_at, said.zone) if one.start), None)
     start, end = (placed.start, placed.end) if placed else stated
     return phrase, start, end if start and end and start < end else None
 
 
 def _time(text: str | None, said: Said) -> datetime | None:
     """Return a time that the model wrote; None for what is no time, which is no reason to lose the fact."""
+    if text is None or not _BEGINS_WITH_DAY.match(text):
+        return None
     try:
         return parse_time(text, said.zone)
     except ValueError:
@@ -374,5 +453,5 @@ def _time(text: str | None, said: Said) -> datetime | None:
 
 def _words(texts: Sequence[str], most: int, chars: int = _WORD_CHARS) -> list[str]:
     """Return texts without repetitions, blank ones and long ones' ends."""
-    cleaned = (shorten(" ".join(text.split()), chars) for text in texts)
-    return list(dict.fromkeys(text for text in cleaned if text))[:most]
+    cleaned = (one_line(text, chars) for text in texts)
+    return list(dict.fromkeys(text for text in cleaned if not is_blank(text)))[:most]

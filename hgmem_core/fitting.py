@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from hgmem_core.passes import Terms
-from hgmem_core.prompts import Prompt
+from hgmem_core.prompts import UNSEEN, Prompt
 from hgmem_core.summarise import shorten
 from hgmem_core.text import clean
 
@@ -54,4 +54,4 @@ def one_line(text: str, most_chars: int) -> str:
     >>> one_line(" A\n\x00title ", 80)
     'A title'
     """
-    return shorten(" ".join(clean(text)[0].split()), most_chars)
+    return shorten(" ".join(clean(UNSEEN.sub("", text))[0].split()), most_chars)

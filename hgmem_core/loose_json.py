@@ -65,14 +65,12 @@ class Found:
         start: Where it begins.
         end: Where to read on.
         state: `cut` if the text ends within it, `broken` if it goes on with what is no JSON.
-        is_sound: Whether it is well formed as far as it goes.
     """
 
     value: dict[str, Any] | list[Any]
     start: int
     end: int
     state: State
-    is_sound: bool
 
 
 def read_value(text: str, start: int) -> Found:
@@ -92,7 +90,6 @@ class _Reader:
         self._start = self._at = start
         # After a slip: not behind the last string, since its quotes may be what went wrong, but within it.
         self._read_on = start + 1
-        self._is_sound = True
         self._root: dict[str, Any] | list[Any] = []
         self._open: list[dict[str, Any] | list[Any]] = []
         self._keys: list[str | None] = []  # of each that is open; None for lists and while the next key is awaited
@@ -106,7 +103,7 @@ class _Reader:
             del self._open[2:], self._keys[2:]
             self._close()
         end = {"whole": self._at, "cut": len(self._text), "broken": self._read_on}[state]
-        return Found(self._root, self._start, end, state, self._is_sound and state != "broken")
+        return Found(self._root, self._start, end, state)
 
     def _read_key(self) -> State:
         token = _KEY.match(self._text, self._at)
@@ -180,7 +177,6 @@ class _Reader:
             return False
         del self._open[at:], self._keys[at:]
         self._at = self._read_on = rest.end()
-        self._is_sound = False
         self._add(Unreadable("it is not well-formed JSON"))
         return True
 

@@ -16,6 +16,9 @@ from hgmem_core.schemas import REJECT, conform
 
 MOST_PASSES = 3
 
+_MOST_FAULTS = 10
+"""That the model is told of, and that are kept as the reason."""
+
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
@@ -74,6 +77,7 @@ class Settled(Generic[Answer]):
         outcome: `ok`, `partial` where something is missing, `fallback` without an answer.
         passes: How often it was asked.
         reason: Why it is not `ok`.
+        is_whole: Whether some pass came to its end, so that nothing is missing but what was refused of it.
         attempts: Passes that had faults.
     """
 
@@ -81,6 +85,7 @@ class Settled(Generic[Answer]):
     outcome: Literal["ok", "partial", "fallback"] = "fallback"
     passes: int = 0
     reason: str | None = None
+    is_whole: bool = False
     attempts: list[Attempt] = field(default_factory=list)
 
 
@@ -140,7 +145,9 @@ def _take(question: Question[Answer], settled: Settled[Answer], reply: Reply) ->
         sound, complaints = question.check(reading.answer)
         faults += complaints
         if sound is not None:
+            settled.is_whole |= not reading.is_cut
             settled.answer = sound if settled.answer is None else question.merge(settled.answer, sound)
+    faults = list(dict.fromkeys(faults))[:_MOST_FAULTS]
     if reading.fault is None and not faults:
         settled.outcome, settled.reason = "ok", None
         return None

@@ -4,10 +4,10 @@ An answer type is an object; its lists of objects hold the items. These rules ho
 
 - The answer is looked for in the content. If it holds none, in the reasoning: where that begins with JSON, or where the
   content is blank and the reasoning came to its end.
-- Thinking is what stands before the last `</think>`, and what follows a `<think>` that has no end. Within well-formed
-  JSON the two are text like any other.
-- Of several objects the answer is one with items before one without, then one that is right before one that is not,
-  then the first; of reasoning, where drafts come first, the last. A repetition of the schema is no answer.
+- Thinking is what stands before the last `</think>`, and what follows a `<think>` that has no end. In strings of JSON
+  the two are text like any other.
+- Of several objects one with items goes before one without, one that can be used before one that cannot, one without
+  fault before one with; then the first, but of reasoning, where drafts come first, the last. A schema is no answer.
 - A list of objects by itself is the answer's list, where it has but one; an empty list only if it is all there is.
 - An answer is None if nothing is left of it, all its items being bad or cut off.
 - A reading's fault is the gravest that it has, in the order of `Fault`.
@@ -158,8 +158,6 @@ def _objects(text: str, answer_type: type[BaseModel]) -> tuple[list[Found], bool
         else:
             found.append(read_value(text, _start(text, mark, answer_type)))
             at = found[-1].end
-            if not found[-1].is_sound:
-                closing = max(_CLOSING.finditer(text, found[-1].start, at), key=re.Match.end, default=None)
         if closing is not None:
             found.clear()
             at = answer_start = closing.end()

@@ -16,11 +16,13 @@ from pydantic import BaseModel
 from hgmem_core.chat import Reply, Request
 from hgmem_core.config import SegmentConfig
 from hgmem_core.conversation import Said, said_turns
+from hgmem_core.fitting import one_line
 from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, reject_table, request_of
 from hgmem_core.prompts import load_prompt
 from hgmem_core.schemas import OUTCOME, STRING, conform
 from hgmem_core.segment import Session, episodes_of, read_sessions
-from hgmem_core.summarise import SUMMARY_CHARS, TITLE_CHARS, shorten
+from hgmem_core.summarise import SUMMARY_CHARS, TITLE_CHARS
+from hgmem_core.text import is_blank
 from hgmem_core.transcript import Line, lines_of, parts_that_fit, shortened, transcript
 
 SEGMENT_LLM_REVISION = 1
@@ -65,7 +67,7 @@ class Segmented:
     rejects: pa.Table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Window:
     """A question: turns `[start, stop)` of a session, of which it decides `[owns, owns_until)`."""
 
@@ -77,6 +79,9 @@ class _Window:
     owns: int
     owns_until: int
     terms: Terms
+    shown_from: int = 1
+    """The first turn that the request before showed; more than 1 where it goes on with an answer that was cut off."""
+    was_cut: bool = False
 
     @property
     def answer_type(self) -> type[Episodes]:
@@ -85,9 +90,9 @@ class _Window:
 
     def request(self, attempt: int, found: Episodes | None, trouble: Trouble | None) -> Request:
         """Ask for the window, or for what comes after the last episode of an answer that was cut off."""
-        shown = self.lines
-        if found is not None and found.episodes and trouble is not None and trouble.is_cut:
-            shown = shown[found.episodes[-1].first - 1 :]
+        self.was_cut = trouble is not None and trouble.is_cut
+        self.shown_from = found.episodes[-1].first if found is not None and self.was_cut else 1
+        shown = self.lines[self.shown_from - 1 :]
         return request_of(
             PROMPT,
             PROMPT.fill(turns=transcript(shown)),
@@ -106,23 +111,27 @@ class _Window:
         sound: dict[int, Episode] = {}
         complaints = []
         for episode in answer.episodes:
-            title, summary = (" ".join(text.split()) for text in (episode.title, episode.summary))
-            if not 1 <= episode.first <= len(self.lines):
-                complaints.append(f"first={episode.first} is no turn: they are numbered 1 to {len(self.lines)}")
-            elif not title:
+            title, summary = one_line(episode.title, TITLE_CHARS), one_line(episode.summary, SUMMARY_CHARS)
+            if not self.shown_from <= episode.first <= len(self.lines):
+                numbered = f"they are numbered {self.shown_from} to {len(self.lines)}"
+                complaints.append(f"first={episode.first} is no turn that is shown: {numbered}")
+            elif is_blank(title):
                 complaints.append(f"the episode that begins with turn {episode.first} has no title")
             else:
-                short = shorten(title, TITLE_CHARS), shorten(summary or title, SUMMARY_CHARS)
-                sound.setdefault(episode.first, Episode(first=episode.first, title=short[0], summary=short[1]))
+                said = title if is_blank(summary) else summary
+                sound.setdefault(episode.first, Episode(first=episode.first, title=title, summary=said))
         if not sound and not complaints:
             complaints.append("there are no episodes; every turn belongs to one")
         ordered = [sound[first] for first in sorted(sound)]
         return (Episodes(episodes=ordered) if ordered else None), complaints
 
     def merge(self, found: Episodes, more: Episodes) -> Episodes:
-        """Take the later answer from where it begins: an answer that was cut off is gone on with, others are new."""
-        first = more.episodes[0].first
-        return Episodes(episodes=[one for one in found.episodes if one.first < first] + more.episodes)
+        """Go on with an answer that was cut off; of two about the same turns, take all beginnings that either has."""
+        first_of = {one.first: one for one in found.episodes}
+        if self.was_cut:
+            first_of = {first: one for first, one in first_of.items() if first < self.shown_from}
+        first_of |= {one.first: one for one in more.episodes if one.first not in first_of}
+        return Episodes(episodes=[first_of[first] for first in sorted(first_of)])
 
 
 def segment_llm(
@@ -224,10 +233,12 @@ def _cuts(
     if not answered:
         return session.starts(session.scores, config)
     starts = set(named)
-    for window, result in answered:
-        if result.answer is None:
-            own = range(window.owns, window.owns_until)
-            starts.update(set(session.starts(session.scores, config)).intersection(own))
+    failed = [(window, result) for window, result in answered if not result.is_whole]
+    ruled = session.starts(session.scores, config) if failed else []
+    for window, result in failed:
+        # After the last one that was named, of an answer that never came to its end.
+        first = window.start + result.answer.episodes[-1].first if result.answer else window.owns
+        starts.update(place for place in ruled if max(first, window.owns) <= place < window.owns_until)
     scores = session.scores - _SURE
     scores[sorted(starts)] += 2 * _SURE
     return session.starts(scores, config.model_copy(update={"min_turns": 1}))

@@ -1,12 +1,11 @@
 """Turns as a model sees them: numbered, with day and time, who spoke, and the text as quoted data.
 
     Wednesday 2023-05-24
-    [1] 13:56 Ana: "I moved to Lisbon."
+    [1] 13:56 "Ana": "I moved to Lisbon."
 
 A day stands before its first turn. Times are those of the turn's own zone; a turn without one has none.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,9 @@ from hgmem_core.conversation import Said
 from hgmem_core.prompts import quoted
 from hgmem_core.text import split_text
 
-_PLAIN_NAME = re.compile(r"[\w.'’-]{1,32}(?: [\w.'’-]{1,32}){0,2}")
+_NAME_CHARS = 60
+_FEWEST_CHARS = 200
+"""Of a turn that is cut: less of it says nothing, and whoever has no room for so much has none for a prompt."""
 _ELLIPSIS = "…"
 
 
@@ -61,17 +62,16 @@ def transcript(lines: Sequence[Line]) -> str:
 def parts_that_fit(lines: Sequence[Line], fits: Callable[[Sequence[Line]], bool]) -> list[list[Line]]:
     """Cut lines into the fewest runs of which each fits, from the front; a line that alone does not fit is cut too.
 
-    Nothing is left out: the parts of a cut line make up its text. One character always fits.
+    Nothing is left out: the parts of a cut line make up its text. A few words are not cut, whether they fit or not.
     """
     parts: list[list[Line]] = []
     left = list(lines)
     while left:
         size = _most(len(left), lambda count: fits(left[:count]))
-        if size == 0:
+        if size == 0 and len(left[0].text) > _FEWEST_CHARS:
             left[:1] = _halves(left[0])
-            if len(left[0].text) > 1:
-                continue
-            size = 1
+            continue
+        size = max(1, size)
         parts.append(left[:size])
         del left[:size]
     return parts
@@ -89,7 +89,7 @@ def _most(size: int, fits: Callable[[int], bool]) -> int:
 
 
 def _halves(one: Line) -> list[Line]:
-    return [Line(one.number, one.said, text) for text in split_text(one.text, max(1, -(-len(one.text) // 2)))]
+    return [Line(one.number, one.said, text) for text in split_text(one.text, -(-len(one.text) // 2))]
 
 
 def _whole(said: Said) -> str:
@@ -105,5 +105,5 @@ def ends(text: str, most: int) -> str:
 
 
 def _name(who: str) -> str:
-    """Return a name as it is if it is one, else quoted: it comes from the log as well."""
-    return who if _PLAIN_NAME.fullmatch(who) else quoted(who)
+    """Return a name, quoted: it comes from the log as well."""
+    return quoted(ends(who, _NAME_CHARS))

@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 the job failed and says why in one message; 2 the command 
 import argparse
 import io
 import json
+import signal
 import sys
 import threading
 import time
@@ -57,6 +58,8 @@ def run_job(job: Callable[[Sequence[str]], int]) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no failure
+    # polars puts a handler of its own beneath Python's, which may swallow an interrupt for good.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         sys.exit(job(_utf8(sys.argv[1:])))
     except USAGE_ERRORS as error:

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hgmem_core.chat import ModelError
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
-from pipelines.calls import drop_unanswered
+from pipelines.calls import drop_refused
 from pipelines.chat_model import ChatModel
 from pipelines.engine import BuildJob, Watch
 from pipelines.imports import ImportedPart, imported_parts, read_imports
@@ -50,7 +51,7 @@ def build(run: Run, config: Config, encoder: Encoder, chat: ChatModel | None) ->
     Raises:
         StoreError: Nothing was imported yet, an import is damaged, or the store was taken over by another job.
         ClusterError: Ray cannot do the work.
-        ModelError: The language model cannot be used any more.
+        ModelError: The language model cannot be used any more, or gave too few answers.
     """
     store = run.store
     imports = read_imports(store)
@@ -60,10 +61,11 @@ def build(run: Run, config: Config, encoder: Encoder, chat: ChatModel | None) ->
     job = BuildJob(store, config, encoder.identity, parts, _parents(store), software_versions(), uuid.uuid4().hex)
     buckets = run.engine.index(job, encoder, chat, watch)
     watch.finish()
+    _look_at_fallbacks(config, watch.report)
     run.lease.check()
     published = publish(store, buckets, config, encoder.identity, watch.report.outcomes, imports[-1].number)
     Pieces(store).clear()
-    drop_unanswered(store)
+    drop_refused(store)
     turns, namespaces = (sum(output.manifest[name] for output in buckets.values()) for name in ("turns", "namespaces"))
     run.log.write(Published(published.version, published.number, published.moved, turns, namespaces))
     return Built(
@@ -75,6 +77,27 @@ def build(run: Run, config: Config, encoder: Encoder, chat: ChatModel | None) ->
         report=watch.report,
         kept=published.kept,
     )
+
+
+_FEWEST_ROWS = 20
+
+
+def _look_at_fallbacks(config: Config, report: Report) -> None:
+    """Refuse to publish what a model was to decide and mostly did not.
+
+    Raises:
+        ModelError: Of a stage, too many rows have the embedded engine's answer.
+    """
+    most = config.llm.max_fallback_rate
+    for stage in config.llm.stages if config.llm.engine != "none" else ():
+        outcomes = report.outcomes[stage]
+        rows, fallbacks = sum(outcomes.values()), outcomes.get("fallback", 0)
+        if rows >= _FEWEST_ROWS and fallbacks > most * rows:
+            raise ModelError(
+                f"{stage}: {fallbacks} of {rows} rows have no answer of {config.llm.model}, more than "
+                f"llm.max_fallback_rate={most:g}; outputs/{stage}/*/rejects.parquet in the store has its replies. What "
+                "the server did not serve is asked again by the next job; else change the model, or raise the rate"
+            )
 
 
 def _look_at_memory(run: Run, parts: Mapping[int, Sequence[ImportedPart]]) -> None:

@@ -4,8 +4,9 @@
 so that an end without warning costs no more than the answers of the last moments. A file that is not as its name says
 was damaged: it is removed, and what it held is asked again.
 
-A request whose every try failed has a reply that says so. It is kept for the job that got it alone, in files whose
-names begin with `unanswered-<job>-`: a job does not try it over and over, and a later one that needs it tries again.
+A request that the server did not take, or whose every try failed, has a reply that says so. It is kept for the job
+that got it alone, in files whose names begin with `refused-<job>-`: that job does not try it over and over, the next
+one does.
 """
 
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hgmem_core.chat import UNANSWERED, Reply, Request
+from hgmem_core.chat import Reply, Request
 from hgmem_core.config import LlmConfig, PriceConfig
 from hgmem_core.schemas import CALL, conform
 from pipelines.chat_model import ChatModel
@@ -26,10 +27,10 @@ from pipelines.store import Store
 SAVED_TOGETHER = 16
 """Answers in a file: fewer are lost at a sudden end, more make fewer files."""
 
-_UNANSWERED = "unanswered-"
+_REFUSED = "refused-"
 
 _UNSAVED_SECONDS = 5.0
-"""For how long an answer of a slow model waits for others to be saved with."""
+"""After so long, the next answer of a slow model is saved with those before it, few as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Calls:
             job: The id of this job.
         """
         self._store = store
-        self._unanswered = f"{_UNANSWERED}{job}-"
+        self._refused = f"{_REFUSED}{job}-"
         self._folder = store.root / "calls" / f"bucket-{bucket:06d}"
         self._config = config
         self._read: set[Path] = set()
@@ -92,15 +93,15 @@ class Calls:
             if path not in self._read:
                 self._read.add(path)
                 self._load(path)
-        keys = ((request.namespace, self._hash(request)) for request in requests)
+        keys = [self._key(request) for request in requests]
         return {place: self._replies[key] for place, key in enumerate(keys) if key in self._replies}
 
     def save(self, answered: Sequence[Answered]) -> None:
         """Write answers to a file of their own."""
-        rows: dict[str, dict[tuple[str, ...], dict[str, object]]] = {"": {}, self._unanswered: {}}
+        rows: dict[str, dict[tuple[str, ...], dict[str, object]]] = {"": {}, self._refused: {}}
         for one in answered:
-            key = one.request.namespace, one.request.stage, self._hash(one.request)
-            rows[self._unanswered if one.reply.finish_reason == UNANSWERED else ""][key] = _row(one, key[2])
+            key = self._key(one.request)
+            rows["" if one.reply.refusal is None else self._refused][key] = _row(one, key[1])
         for prefix, own in rows.items():
             if own:
                 self._write(prefix, conform(pa.Table.from_pylist(list(own.values()), CALL.arrow), CALL))
@@ -112,35 +113,45 @@ class Calls:
             self._folder.mkdir(parents=True, exist_ok=True)
             written.replace(self._folder / f"{prefix}{name}.parquet")
 
-    def ask(self, chat: ChatModel, requests: Sequence[Request], known: Container[int]) -> Iterator[tuple[int, Reply]]:
+    def ask(
+        self, chat: ChatModel, requests: Sequence[Request], known: Container[int]
+    ) -> Iterator[tuple[list[int], Reply]]:
         """Ask those requests whose places are not known; yield and save their replies as they come.
 
-        What came before an error is saved, too.
+        Of equal requests one is sent, and its reply is yielded for each. What came before an error is saved, too.
         """
-        places = [place for place in range(len(requests)) if place not in known]
+        places: dict[tuple[str, str], list[int]] = {}
+        for place, request in enumerate(requests):
+            if place not in known:
+                places.setdefault(self._key(request), []).append(place)
+        equal = list(places.values())
         unsaved: list[Answered] = []
         saved_at = time.monotonic()
         try:
-            for at, reply in chat.ask([requests[place] for place in places]):
-                unsaved.append(Answered(requests[places[at]], reply))
+            for at, reply in chat.ask([requests[same[0]] for same in equal]):
+                unsaved.append(Answered(requests[equal[at][0]], reply))
                 if len(unsaved) == SAVED_TOGETHER or time.monotonic() - saved_at > _UNSAVED_SECONDS:
                     self.save(unsaved)
                     unsaved, saved_at = [], time.monotonic()
-                yield places[at], reply
+                yield equal[at], reply
         finally:
             if unsaved:
                 self.save(unsaved)
 
-    def _hash(self, request: Request) -> str:
+    def without_equals(self, requests: Sequence[Request]) -> list[Request]:
+        """Return requests of which no two are one question."""
+        return list({self._key(request): request for request in requests}.values())
+
+    def _key(self, request: Request) -> tuple[str, str]:
         config = self._config
-        return request.digest(config.model, config.temperature, config.guided)
+        return request.namespace, request.digest(config.model, config.temperature, config.guided)
 
     def _paths(self) -> list[Path]:
         every = sorted(self._folder.glob("*.parquet"))
-        return [path for path in every if path.name.startswith(self._unanswered) or "-" not in path.stem]
+        return [path for path in every if path.name.startswith(self._refused) or "-" not in path.stem]
 
     def _load(self, path: Path) -> None:
-        if file_sha256(path) != path.stem.rpartition("-")[2]:
+        if not is_sound(path):
             path.unlink(missing_ok=True)
             return
         for row in pq.read_table(path).to_pylist():
@@ -150,9 +161,14 @@ class Calls:
             )  # fmt: skip
 
 
-def drop_unanswered(store: Store) -> None:
-    """Remove what is known of requests whose every try failed: at the end of a job."""
-    for path in store.root.glob(f"calls/*/{_UNANSWERED}*"):
+def is_sound(path: Path) -> bool:
+    """Say whether a file of calls is as it was written."""
+    return file_sha256(path) == path.stem.rpartition("-")[2]
+
+
+def drop_refused(store: Store) -> None:
+    """Remove what is known of requests that had no answer: at the end of a job."""
+    for path in store.root.glob(f"calls/*/{_REFUSED}*"):
         path.unlink(missing_ok=True)
 
 

@@ -1,18 +1,27 @@
 """What the dataflow asks of a language model's client, and what it says of the model to the stages."""
 
-import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from hgmem_core.chat import ModelError, Reply, Request
-from hgmem_core.config import LlmConfig
+from hgmem_core.config import LlmConfig, LlmStage
 from hgmem_core.passes import Terms
+from hgmem_core.prompts import Prompt
+from pipelines.files import file_sha256
+from pipelines.model_files import model_folder
 from pipelines.self_test import Served
+
+SERVER, BYTES, GUESS = "server", "bytes", "guess"
+"""Who counts tokens where there is no tokenizer: the server; nobody, so that a byte counts as one, of which no model
+makes more; or a guess that is good enough for an estimate."""
+
+GUESSED_BYTES = 4
+
+_FEWEST_QUOTED_TOKENS = 512
 
 TEMPLATE_TOKENS = 640
 """Of a prompt's room, kept for the chat template and for what a later pass is told of the one before."""
@@ -29,6 +38,10 @@ class ChatModel(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Cancel what is on its way: whoever waits for it has an error."""
+        ...
+
 
 @contextmanager
 def opened_chat(config: LlmConfig) -> Iterator[tuple[ChatModel | None, Served | None]]:
@@ -39,8 +52,6 @@ def opened_chat(config: LlmConfig) -> Iterator[tuple[ChatModel | None, Served | 
     Raises:
         ModelError: The model is not there, or does not answer as it must.
     """
-    if config.engine != "none" and (path := tokenizer_file(config)):
-        _from_file(path)
     if config.engine != "http":
         yield None, None
         return
@@ -63,38 +74,88 @@ def terms_of(config: LlmConfig) -> Terms:
     return _terms(config.model_dump_json())
 
 
-def token_counter(config: LlmConfig) -> Callable[[str], int]:
-    """Return what counts the tokens of a text as the model does, or gives an upper bound.
+def with_tokenizer(config: LlmConfig, chat: ChatModel | None) -> LlmConfig:
+    """Return a configuration that says how tokens are counted, wherever it is read: decided once, for a whole job.
+
+    Args:
+        config: As it was written.
+        chat: An `HttpChat` that was tried, whose server may count; None or another client counts nothing.
 
     Raises:
-        ModelError: `llm.tokenizer` is not a tokenizer.
+        ModelError: `llm.tokenizer` is no tokenizer.
     """
+    if config.engine == "none":
+        return config
+    path = tokenizer_file(config)
+    if path is not None:
+        _from_file(path)
+        return config.model_copy(update={"tokenizer": str(path.resolve())})
+    counts = config.tokenizer or (SERVER if _counts(chat) else BYTES)
+    return config.model_copy(update={"tokenizer": counts})
+
+
+def _counts(chat: ChatModel | None) -> bool:
+    from pipelines.http_chat import HttpChat
+
+    try:
+        return isinstance(chat, HttpChat) and chat.count_tokens("One, two.") is not None
+    except ModelError:  # chat it does
+        return False
+
+
+def check_room(config: LlmConfig, prompts: Mapping[LlmStage, Prompt]) -> None:
+    """Look whether the prompts leave room for what they are about.
+
+    Raises:
+        ModelError: One does not.
+    """
+    for stage in config.stages if config.engine != "none" else ():
+        terms = terms_of(config)
+        needed = terms.count(prompts[stage].system) + _FEWEST_QUOTED_TOKENS
+        if needed > terms.prompt_tokens:
+            counted = " (a byte counts as one: set llm.tokenizer)" if config.tokenizer == BYTES else ""
+            raise ModelError(
+                f"llm.context_tokens: {config.context_tokens} leaves {max(0, terms.prompt_tokens)} tokens to a prompt, "
+                f"and {stage} needs {needed}{counted}; raise it, or lower llm.max_tokens"
+            )
+
+
+def token_counter(config: LlmConfig) -> Callable[[str], int]:
+    """Return what counts the tokens of a text as the model does, or gives an upper bound; see `with_tokenizer`."""
     path = tokenizer_file(config)
     if path is not None:
         return _from_file(path)
-    if config.engine == "http":
+    if config.tokenizer == SERVER:
         from pipelines.http_chat import HttpChat
 
         chat = HttpChat(config)
         return lambda text: chat.count_tokens(text) or len(text.encode())
+    if config.tokenizer == GUESS:
+        return lambda text: len(text.encode()) // GUESSED_BYTES
     return lambda text: len(text.encode())
 
 
 def tokenizer_file(config: LlmConfig) -> Path | None:
-    """Return the tokenizer that a configuration names, or that of a model that is a folder; None if there is none.
+    """Return the tokenizer that a configuration names, or that of a model on this machine; None if there is none.
 
     Raises:
         ModelError: `llm.tokenizer` names something that is not there.
     """
-    named = config.tokenizer or config.model
-    path = Path(named) / "tokenizer.json" if os.path.isdir(named) else Path(named)
+    if config.tokenizer in (SERVER, BYTES, GUESS):
+        return None
+    named = Path(config.tokenizer or model_folder(config.model) or "nowhere")
+    path = named / "tokenizer.json" if named.is_dir() else named
     if path.name.endswith(".json") and path.is_file():
         return path
     if config.tokenizer:
-        raise ModelError(f"llm.tokenizer: {config.tokenizer} is no tokenizer.json and no folder that holds one")
+        raise ModelError(
+            f"llm.tokenizer: {config.tokenizer} is no tokenizer.json and no folder that holds one; {SERVER} or {BYTES} "
+            "may stand for it"
+        )
     return None
 
 
+@lru_cache(maxsize=8)
 def _from_file(path: Path) -> Callable[[str], int]:
     from tokenizers import Tokenizer
 
@@ -118,5 +179,10 @@ def identity(config: LlmConfig) -> dict[str, Any]:
         "model": config.model,
         **{name: getattr(config, name) for name in ("thinking", "guided", "temperature", "max_tokens")},
         "context_tokens": config.context_tokens,
-        "tokenizer": hashlib.sha256(path.read_bytes()).hexdigest() if path else "",
+        "tokenizer": _sha256(path) if path else config.tokenizer,
     }
+
+
+@lru_cache(maxsize=8)
+def _sha256(path: Path) -> str:
+    return file_sha256(path)

@@ -6,6 +6,7 @@ Import and build are the same functions of a file or a bucket whichever engine c
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, Protocol
 
 from hgmem_core.config import Config, RunConfig
@@ -63,7 +64,7 @@ class BuildJob:
                 output = self.store.find(self.store.output_folder(stage, identity))
                 if output is not None:
                     parents[stage] = output
-        return Runner(self.store, bucket, parents, tell)
+        return Runner(self.store, bucket, parents, tell, self.id)
 
 
 class Watch:
@@ -72,6 +73,7 @@ class Watch:
     def __init__(self, progress: Progress, log: JobLog, buckets: int) -> None:
         """Announce the build of so many buckets."""
         self.report = Report()
+        self._asking = Lock()  # nobody may be ahead of the one who starts the bar
         self._progress = progress
         self._log = log
         progress.start("build", buckets * len(STAGES))
@@ -94,9 +96,10 @@ class Watch:
 
     def asked(self, stage: str, spent: Spent) -> None:
         """Take that a language model was asked by a stage."""
-        if self.report.spend(stage, spent):
-            self._progress.start("ask", None)
-        self._progress.advance("ask", spent.calls)
+        with self._asking:
+            if self.report.spend(stage, spent):
+                self._progress.start("ask", None)
+            self._progress.advance("ask", spent.calls)
 
     def finish(self) -> None:
         """Say that every bucket is built."""

@@ -21,13 +21,12 @@ from hgmem_core.chat import Reply, Request
 from hgmem_core.config import Config, RunConfig, StoreConfig
 from hgmem_core.encoding import Encoder
 from pipelines.calls import Spent
-from pipelines.chat_model import token_counter, tokenizer_file
+from pipelines.chat_model import GUESS, GUESSED_BYTES, token_counter, tokenizer_file
 from pipelines.progress import Progress
 from pipelines.rebuild import rebuild
 from pipelines.store import Store, StoreError
 
 _PARTS = ("imports", "outputs", "versions", "current", "calls")
-_BYTES_PER_TOKEN = 4
 _TEMPLATE_TOKENS = 20
 """What a chat template adds to a prompt."""
 
@@ -56,15 +55,15 @@ def estimate(config: Config, encoder: Encoder, began_at: datetime, progress: Pro
         began_at: As for the rebuild.
         progress: For whoever watches.
     """
-    # As for vLLM: nothing but a tokenizer file may be asked how long a text is.
-    llm = config.llm.model_copy(update={"engine": "vllm"})
-    file = tokenizer_file(llm)
-    counting = _Counting(token_counter(llm) if file else lambda text: len(text.encode()) // _BYTES_PER_TOKEN)
+    file = tokenizer_file(config.llm)
+    changes = {"max_fallback_rate": 1.0, **({} if file else {"tokenizer": GUESS})}
+    llm = config.llm.model_copy(update=changes)
+    counting = _Counting(token_counter(llm))
     with _copy_of(Path(config.store.root)) as root:
         run = RunConfig(engine="local", workers=config.run.workers)
         settings = {"store": StoreConfig(root=str(root), buckets=config.store.buckets), "run": run, "llm": llm}
         built = rebuild(config.model_copy(update=settings), encoder, began_at, progress, counting).built
-    return Estimate(built.turns, dict(counting.stages), str(file) if file else f"{_BYTES_PER_TOKEN} bytes each")
+    return Estimate(built.turns, dict(counting.stages), str(file) if file else f"{GUESSED_BYTES} bytes each")
 
 
 @contextmanager
@@ -106,3 +105,6 @@ class _Counting:
             with self._lock:
                 self.stages[request.stage] += Spent(1, 0, tokens, request.expected_tokens)
             yield place, Reply(None, None, "refused", refusal="not asked in a dry run")
+
+    def close(self) -> None:
+        """Nothing is on its way."""

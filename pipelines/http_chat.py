@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from hgmem_core.chat import UNANSWERED, ModelError, Reply, Request
 from hgmem_core.config import LlmConfig
@@ -15,6 +15,9 @@ from pipelines.self_test import Served, guessed_tokens, judge, self_test_request
 
 _NO_TOKENIZER = frozenset({401, 403, 404, 405, 501})
 """Statuses of a server that counts no tokens, or does not let us have it done."""
+
+_MOST_TOKENS = 1_000_000_000
+"""More than any call takes."""
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -34,13 +37,21 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
+def _or_none(value: object) -> object:
+    """Read what can be a number of tokens; anything else is as good as not told."""
+    return value if isinstance(value, int) and 0 <= value < _MOST_TOKENS else None
+
+
+Tokens = Annotated[int | None, BeforeValidator(_or_none)]
+
+
 class _TokenDetails(BaseModel):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Tokens = None
 
 
 class _Usage(BaseModel):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Tokens = None
+    completion_tokens: Tokens = None
     completion_tokens_details: _TokenDetails | None = None
 
 

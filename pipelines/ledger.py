@@ -6,16 +6,18 @@ current version's rows.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 
-from hgmem_core.config import PriceConfig
+from hgmem_core.config import LlmStage, PriceConfig
 from hgmem_core.schemas import OUTCOME
+from pipelines.calls import is_sound
 from pipelines.runner import OUTCOMES_FILE
 from pipelines.store import Store
 from pipelines.versions import VersionError, open_version
 
-MODEL_STAGES = ("segment", "extract", "consolidate", "group")
+MODEL_STAGES = get_args(LlmStage)
 _SUMS = ("prompt_tokens", "completion_tokens", "thinking_tokens", "seconds")
 _CALL_COLUMNS = ("namespace", "stage", "reasoning", "answer", "refusal", *_SUMS)
 
@@ -30,7 +32,8 @@ def ledger(store: Store, prices: PriceConfig, by: Sequence[str] = ("stage",)) ->
 
     Returns:
         The columns of `by`; `calls`; `refused`; `in_reasoning`, answers that lay in the reasoning; tokens and summed
-        seconds; `cost`; `rows` of the current version, the `passes` over them, and their `fallbacks`.
+        seconds; `cost`; `rows` that the stage had to decide for the current version (turns, episodes or facts, of which
+        one call may decide many), the `passes` over them, and their `fallbacks`.
     """
     sums = [pl.col(name).fill_null(0).sum() for name in _SUMS]
     refused, in_reasoning = (
@@ -53,7 +56,7 @@ def ledger(store: Store, prices: PriceConfig, by: Sequence[str] = ("stage",)) ->
 
 
 def _calls(store: Store) -> pl.LazyFrame:
-    paths = sorted(store.root.glob("calls/bucket-*/*.parquet"))
+    paths = [path for path in sorted(store.root.glob("calls/bucket-*/*.parquet")) if is_sound(path)]
     if paths:
         return pl.scan_parquet(paths).select(_CALL_COLUMNS)
     types = dict.fromkeys(_CALL_COLUMNS, pl.String()) | dict.fromkeys(_SUMS, pl.Float64())

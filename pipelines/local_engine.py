@@ -31,7 +31,7 @@ class LocalEngine:
     def map(self, kind: Kind, work: Work, items: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Apply `work` to every item; see `pipelines.engine.Engine`."""
         del kind  # threads share what the process has
-        yield from self._map(work, items, self.workers_here)
+        yield from self._map(work, items, self.workers_here, _nothing)
 
     def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> dict[int, Output]:
         """Build every bucket; see `pipelines.engine.Engine`."""
@@ -43,16 +43,27 @@ class LocalEngine:
 
         # Those that wait for a server keep no core busy.
         waiting = -(-job.config.llm.http.concurrency // _REQUESTS_A_BUCKET) if chat else 0
-        return dict(sorted(self._map(work, sorted(job.parts), self.workers_here + waiting)))
+        threads = self.workers_here + waiting
+        return dict(sorted(self._map(work, sorted(job.parts), threads, chat.close if chat else _nothing)))
 
-    def _map(self, work: Callable[[int], Result], items: Sequence[int], threads: int) -> Iterator[tuple[int, Result]]:
+    def _map(
+        self, work: Callable[[int], Result], items: Sequence[int], threads: int, stop: Callable[[], None]
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield results as they come; at the first error, `stop` what other threads wait for."""
         with ThreadPoolExecutor(threads) as pool:
             futures = {pool.submit(work, item): item for item in items}
             try:
                 for future in as_completed(futures):
                     yield futures[future], future.result()
+            except BaseException:  # an interrupt, too, is not to wait for a slow server
+                stop()
+                raise
             finally:
                 pool.shutdown(cancel_futures=True)
+
+
+def _nothing() -> None:
+    """Stop nothing: threads that compute come to an end by themselves."""
 
 
 class _Answers:
@@ -78,7 +89,7 @@ class _Answers:
         if self._chat is None:
             raise ValueError("this configuration asks a language model, and none was opened")
         found = self._calls.find(requests)
-        for place, reply in self._calls.ask(self._chat, requests, found.keys()):
-            found[place] = reply
-            self._watch.asked(requests[place].stage, Spent.of(reply))
+        for places, reply in self._calls.ask(self._chat, requests, found.keys()):
+            found |= dict.fromkeys(places, reply)
+            self._watch.asked(requests[places[0]].stage, Spent.of(reply))
         return [found[place] for place in range(len(requests))]

@@ -49,6 +49,9 @@ _BLOCKS_OF_A_GROWING_CLUSTER = 1_024
 _MOST_ITEMS = 16
 """Buckets or units in a block, at most: a block is what is seen to be finished."""
 
+_MOST_UNITS_ASKED = 4
+"""Units of requests in a block: a slow model takes minutes for each."""
+
 _TRIES = 3
 """How often work is begun again after Ray itself failed, without anything being finished in between."""
 
@@ -154,7 +157,7 @@ class RayEngine:
             def plan(data: ray.data.Dataset) -> ray.data.Dataset:
                 return data.map_batches(_Ask, fn_constructor_args=arguments, **options)
 
-        for row in self._rows("run.ray.ask", units, plan, _MOST_ITEMS):
+        for row in self._rows("run.ray.ask", units, plan, _MOST_UNITS_ASKED):
             yield row["item"], Spent(**json.loads(row["spent"]))
 
     def _encode_options(self, texts: int) -> dict[str, Any]:
@@ -286,7 +289,7 @@ class _Answers:
         self.drop()
         found = self._calls.find(requests)
         missing = [request for place, request in enumerate(requests) if place not in found]
-        units = request_units(self._bucket, missing)
+        units = request_units(self._bucket, self._calls.without_equals(missing))
         if units:
             for unit in units:
                 self._pieces.ask_requests(unit)
@@ -348,7 +351,7 @@ class _Ask:
     def __init__(self, store: Store, calls_of: CallsOf, chat: ChatModel, software: Mapping[str, str]) -> None:
         check_here(software)
         self._store = store
-        self._calls_of = calls_of
+        self._calls_of = lru_cache(maxsize=16)(calls_of)
         self._chat = chat
 
     def __call__(self, batch: pa.Table) -> pa.Table:

@@ -7,12 +7,13 @@ from datetime import datetime
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from pipelines.build import Built, build
-from pipelines.chat_model import ChatModel, opened_chat
+from pipelines.chat_model import ChatModel, check_room, opened_chat, with_tokenizer
 from pipelines.engine import Choice
 from pipelines.import_stage import Imported, import_logs
 from pipelines.job_log import ModelTried
 from pipelines.progress import Progress
 from pipelines.run import open_run
+from pipelines.stages import PROMPTS
 from pipelines.store import Store
 
 
@@ -49,6 +50,9 @@ def rebuild(
         served = None
         if chat is None:
             chat, served = stack.enter_context(opened_chat(config.llm))
+        llm = with_tokenizer(config.llm, chat)
+        check_room(llm, PROMPTS)
+        config = config.model_copy(update={"llm": llm})
         run = stack.enter_context(open_run("rebuild", config, ingested_at, progress))
         if chat is None and config.llm.engine == "vllm":
             # Imported here because only who runs models on Ray has vLLM.

@@ -40,12 +40,14 @@ class Produced:
         outcomes: OUTCOME, one row for each input row.
         schemas: Of those files that later stages read.
         about: JSON-ready facts for the manifest.
+        unserved: How many rows a server did not serve: another job is to make the output again.
     """
 
     files: Mapping[str, Payload]
     outcomes: pa.Table
     schemas: Mapping[str, TableSchema] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+    unserved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ class Runner:
     """Runs stages on one bucket of a store."""
 
     def __init__(
-        self, store: Store, bucket: int, parents: Mapping[str, Output], tell: Callable[[Record], object]
+        self, store: Store, bucket: int, parents: Mapping[str, Output], tell: Callable[[Record], object], job: str
     ) -> None:
         """Begin with nothing read.
 
@@ -198,11 +200,13 @@ class Runner:
             bucket: Its number.
             parents: By stage, the bucket's outputs in an earlier version.
             tell: Takes a record of every output.
+            job: The id of this job.
         """
         self.store = store
         self._bucket = bucket
         self._parents = parents
         self._tell = tell
+        self._job = job
         self._tables: dict[Path, pa.Table] = {}
         self._written: set[Path] = set()
         self._used: set[Path] = set()
@@ -215,6 +219,9 @@ class Runner:
         began = time.perf_counter()
         folder = self.store.output_folder(stage.name, stage.identity(one.digest for one in inputs))
         found = self.store.find(folder)
+        if found is not None and found.manifest.get("unserved_in", self._job) != self._job:
+            self.store.remove(folder)
+            found = None
         if found is not None and found.damage(contents=False) is None:
             self._record(stage, found, began, made=False)
             self._used.add(folder)
@@ -222,7 +229,11 @@ class Runner:
         wanted = join_digests([self._digests(one) for one in inputs])
         parent = self._parents.get(stage.name)
         kept: Set[str] = frozenset()
-        if parent is not None and parent.manifest["stage_digest"] == stage.digest:
+        if (
+            parent is not None
+            and parent.manifest["stage_digest"] == stage.digest
+            and "unserved_in" not in parent.manifest
+        ):
             had = self._lineage(parent).inputs
             kept = {name for name, digest in wanted.items() if had.get(name) == digest}
         return Task(stage, folder, wanted, parent, kept, began)
@@ -248,6 +259,8 @@ class Runner:
             "digest": lineage.digest,
             "outcomes": count_outcomes(outcomes),
         }
+        if produced.unserved:
+            about["unserved_in"] = self._job
         files = {**produced.files, OUTCOMES_FILE: outcomes, LINEAGE_FILE: lineage.table()}
         output = self.store.keep(task.folder, files, about)
         self._written.add(output.folder)
@@ -305,7 +318,7 @@ class Runner:
 
     def _join(self, parent: Output, kept: Set[str], produced: Produced) -> Produced:
         files = {name: _joined(self.read(parent, name), table, kept) for name, table in produced.files.items()}
-        return Produced(files, produced.outcomes, produced.schemas, produced.about)
+        return Produced(files, produced.outcomes, produced.schemas, produced.about, produced.unserved)
 
     def _record(self, stage: Stage, output: Output, began: float, made: bool) -> None:
         seconds = time.perf_counter() - began

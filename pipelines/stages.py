@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from hgmem_core.graph import DENSE_FIELDS, LEVELS, GraphTables, dense_text
 from hgmem_core.group import GROUP_REVISION, group, words_of_episodes
 from hgmem_core.index import INDEX_REVISION, BucketIndex, build_index, splice_indexes
 from hgmem_core.passes import Terms
+from hgmem_core.prompts import Prompt
 from hgmem_core.propagate import PROPAGATE_REVISION, propagate
 from hgmem_core.schemas import (
     CAUSE,
@@ -40,6 +42,16 @@ from pipelines.files import open_arrow
 from pipelines.imports import ImportedPart
 from pipelines.runner import Produced, Runner, Stage
 from pipelines.store import DamagedOutput, Output, Payload
+
+PROMPTS: Mapping[LlmStage, Prompt] = MappingProxyType(
+    {
+        "segment": segment_llm.PROMPT,
+        "extract": extract_llm.PROMPT,
+        "consolidate": consolidate_llm.PROMPT,
+        "group": group_llm.PROMPT,
+    }
+)
+"""Of the stages that a language model takes part in."""
 
 STAGES = (
     "merge", "encode_turns", "segment", "extract", "encode_facts", "encode_episodes", "consolidate", "group",
@@ -119,22 +131,21 @@ class BucketBuild:
     def _of_the_model(self) -> dict[str, dict[str, Any]]:
         """Return what a language model adds to the identity of the stages that it takes part in."""
         llm = self._config.llm
-        segments = {"window_turns": llm.window_turns, "window_overlap": llm.window_overlap}
-        about: dict[LlmStage, dict[str, Any]] = {
+        own: dict[LlmStage, dict[str, Any]] = {
             "segment": {
                 "revision": segment_llm.SEGMENT_LLM_REVISION,
-                "prompt": segment_llm.PROMPT.fingerprint,
-                **segments,
+                "window_turns": llm.window_turns,
+                "window_overlap": llm.window_overlap,
             },
-            "extract": {"revision": extract_llm.EXTRACT_LLM_REVISION, "prompt": extract_llm.PROMPT.fingerprint},
-            "consolidate": {
-                "revision": consolidate_llm.CONSOLIDATE_LLM_REVISION,
-                "prompt": consolidate_llm.PROMPT.fingerprint,
-                "pair_cosine": llm.pair_cosine,
-            },
-            "group": {"revision": group_llm.GROUP_LLM_REVISION, "prompt": group_llm.PROMPT.fingerprint},
+            "extract": {"revision": extract_llm.EXTRACT_LLM_REVISION},
+            "consolidate": {"revision": consolidate_llm.CONSOLIDATE_LLM_REVISION, "pair_cosine": llm.pair_cosine},
+            "group": {"revision": group_llm.GROUP_LLM_REVISION},
         }
-        return {stage: {**identity(llm), **own} for stage, own in about.items() if llm.decides(stage)}
+        return {
+            stage: {**identity(llm), "prompt": PROMPTS[stage].fingerprint, **about}
+            for stage, about in own.items()
+            if llm.decides(stage)
+        }
 
     def steps(self, parts: Sequence[ImportedPart]) -> Steps:
         """Run every stage on the bucket's imports and return its index.
@@ -304,9 +315,15 @@ def _produced(
     tables: Mapping[str, tuple[pa.Table, TableSchema]], outcomes: pa.Table, rejects: pa.Table | None = None
 ) -> Produced:
     files = {_file(name): table for name, (table, _) in tables.items()}
+    unserved = 0
     if rejects is not None:
         files["rejects.parquet"] = rejects
-    return Produced(files, outcomes, {_file(name): schema for name, (_, schema) in tables.items()})
+        unserved = _unserved(rejects)
+    return Produced(files, outcomes, {_file(name): schema for name, (_, schema) in tables.items()}, unserved=unserved)
+
+
+def _unserved(rejects: pa.Table) -> int:
+    return sum(reason.startswith("refused:") for reason in rejects.column("reason").to_pylist())
 
 
 _INDEX_TABLES = ("namespaces", "nodes", "graph_nodes", "postings")

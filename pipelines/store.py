@@ -229,6 +229,11 @@ class Store:
                 with suppress(OSError):  # another maker had mended it just before: it goes back
                     moved.rename(folder)
 
+    def remove(self, folder: Path) -> None:
+        """Remove an output, intact or not, in one step: who reads it meanwhile finds all of it, or nothing."""
+        with self.workspace() as aside, suppress(FileNotFoundError):
+            folder.rename(aside / folder.name)
+
     @contextmanager
     def workspace(self) -> Iterator[Path]:
         """Give a fresh folder under `tmp/` and remove what is left of it."""

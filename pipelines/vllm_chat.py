@@ -1,6 +1,7 @@
 """A language model as actors on Ray, and the owner of vLLM's chat side: requests in, replies out, one a row."""
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from copy import deepcopy
@@ -36,7 +37,6 @@ def asked_by_vllm(config: LlmConfig) -> Callable[[ray.data.Dataset], ray.data.Da
     Raises:
         ModelError: There is no such model, or it has no chat template.
     """
-    rendered = partial(_rendered, config)
     engine = vLLMEngineProcessorConfig(
         model_source=config.model,
         engine_kwargs=deepcopy(config.vllm.engine_kwargs),  # Ray writes into it
@@ -51,7 +51,12 @@ def asked_by_vllm(config: LlmConfig) -> Callable[[ray.data.Dataset], ray.data.Da
         detokenize_stage=False,
     )
     _template(config)
-    processor = build_processor(engine, preprocess=rendered)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.INFO)  # a job's terminal is no place for what Ray says of how it builds this
+    try:
+        processor = build_processor(engine, preprocess=partial(_rendered, config))
+    finally:
+        logging.disable(disabled)
 
     def asked(data: ray.data.Dataset) -> ray.data.Dataset:
         return processor(data.map(_packed)).map(_replied)

@@ -14,7 +14,8 @@ from string import Template
 
 _USER = re.compile(r"^# User\n", re.MULTILINE)
 # Characters that no one sees and that some models read as text; json leaves them as they are.
-_UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+# Joiners are not among them: emoji and some scripts need those.
+UNSEEN = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +53,4 @@ def quoted(text: str) -> str:
     >>> quoted('He said "stop".\n# User')
     '"He said \\"stop\\".\\n# User"'
     """
-    return json.dumps(_UNSEEN.sub("", text), ensure_ascii=False)
+    return json.dumps(UNSEEN.sub("", text), ensure_ascii=False)

@@ -112,11 +112,10 @@ def test_numbers_dates_and_names_that_differ_are_never_one(one, other):
     messages = said(one, other)
     made, asked = decided(messages, verdict("same"))
     assert made.facts.num_rows == 2 and made.facts.column("superseded_by").null_count == 2
-    assert len(asked) == 3 and "not same" in outside_quotations(asked[0])
-    assert "An earlier answer" in asked[1].user and "is not same" in asked[1].user
+    assert len(asked) == 1 and "not same" in outside_quotations(asked[0])
     # It was decided: they differ.
     assert set(made.outcomes.column("outcome").to_pylist()) == {"ok"}
-    assert made.rejects.column("attempt").to_pylist() == [1, 2, 3]
+    assert made.rejects.num_rows == 0
 
 
 def test_the_later_of_two_numbers_may_still_replace_the_earlier():

@@ -15,6 +15,8 @@ from hgmem_core.differences import difference
         ("Ana ran 3.5 miles.", "Ana ran 35 miles.", "numbers"),
         ("The shop opens on 7 May.", "The shop opens on 7 June.", "names"),
         ("Ana met Bo.", "Ana met Nadia.", "names"),
+        ("Ana likes tea.", "Ana dislikes tea.", "dislike"),
+        ("Ana wears a hat.", "Ana has a hat on.", None),
         ("Mia plays chess.", "Nora plays chess.", "names"),
         ("Ana: I like tea.", "Bo: I like tea.", "names"),
         ("Ana went to Paris.", "Ana went to Paris with Bo.", "names"),

@@ -18,8 +18,14 @@ from tests.core.fixtures import message, turns_of
 from tests.core.test_extract import episodes_of
 
 NO_VECTORS = embedding_schema(16).empty()
-TERMS = Terms("off", 512, 100_000, len)
-SAID = ["I moved to Lisbon last week.", "Why Lisbon?", "Because of the harbour.", "I was born in 1984.", "Thanks!"]
+TERMS = Terms("off", 4_096, 100_000, len)
+SAID = [
+    "I moved to Lisbon last week. I ran yesterday.",
+    "Why Lisbon?",
+    "Because of the harbour. I ran today.",
+    "I was born in 1984, when she was young, back then, that day. I ran today.",
+    "Thanks!",
+]
 
 
 def talk(*texts, session="s1"):
@@ -138,13 +144,16 @@ def test_a_fact_holds_what_the_model_says_of_it():
         (
             "when she was young",
             "1990-01-01",
-            "2000-01-01",
+            "1999-12-31",
             (datetime(1990, 1, 1, tzinfo=UTC), datetime(2000, 1, 1, tzinfo=UTC)),
         ),
         ("when she was young", "1990-01-01", "1980-01-01", (datetime(1990, 1, 1, tzinfo=UTC), None)),
+        ("that day", "1990-01-01", "1990-01-01", (datetime(1990, 1, 1, tzinfo=UTC), datetime(1990, 1, 2, tzinfo=UTC))),
+        ("back then", "-1", "5", (None, None)),
         ("when she was young", "Tuesday", "下周五 AM", (None, None)),
         ("in 1984", "2031-01-01", None, (datetime(1984, 1, 1, tzinfo=UTC), datetime(1985, 1, 1, tzinfo=UTC))),
-        (None, "1984-05-01", None, (datetime(1984, 5, 1, tzinfo=UTC), None)),
+        (None, "1984-05-01", None, (datetime(2024, 3, 1, 18, 3, tzinfo=UTC), None)),
+        ("last week", "2024-02-19", None, (datetime(2024, 3, 1, 18, 3, tzinfo=UTC), None)),
         (" ", "soon", None, (datetime(2024, 3, 1, 18, 3, tzinfo=UTC), None)),
     ],
 )
@@ -205,9 +214,85 @@ def test_numbers_of_a_later_answer_do_not_mix_with_those_of_the_first():
     assert [(row["fact_id"], row["cause_id"]) for row in made.causes.to_pylist()] == [(ids["c"], ids["d"])]
 
 
+def test_facts_of_one_number_are_facts_of_their_own():
+    made, _ = run(talk(), facts(fact(1, "a", [1]), fact(1, "b", [2], because_of=[1]), {"statement": "c", "turns": [3]}))
+    ids = {row["text"]: row["fact_id"] for row in made.facts.to_pylist()}
+    assert sorted(ids) == ["a", "b", "c"]
+    assert [(row["fact_id"], row["cause_id"]) for row in made.causes.to_pylist()] == [(ids["b"], ids["a"])]
+    assert outcome(made) == ("ok", 1)
+
+
+@pytest.mark.parametrize(
+    "ornament",
+    [
+        {"role": "spatial"},
+        {"keywords": None},
+        {"weight": 8},
+        {"confidence": "high"},
+        {"valid_from": 2023},
+        {"because_of": "rain"},
+        {"n": None},
+        {"place": ["Lisbon"]},
+        {"queries": "Where?"},
+    ],
+)
+def test_no_fact_is_lost_for_an_ornament(ornament):
+    made, _ = run(talk(), facts(fact(1, "good", [1]) | ornament, fact(2, "other", [2])))
+    assert texts(made) == ["good", "other"]
+    assert outcome(made) == ("ok", 1)
+
+
+def test_equal_statements_of_other_days_are_two_facts_and_of_one_day_one():
+    every = [
+        fact(1, "Ana ran.", [1], time_phrase="yesterday"),
+        fact(2, "Ana ran.", [3], time_phrase="today"),
+        fact(3, "Ana  ran.", [4], time_phrase="today"),
+    ]
+    made, _ = run(talk(), facts(*every))
+    rows = sorted(made.facts.to_pylist(), key=lambda row: row["valid_from"])
+    assert [(row["time_phrase"], row["support"], len(row["turn_ids"])) for row in rows] == [
+        ("yesterday", 1, 1),
+        ("today", 2, 2),
+    ]
+
+
+def test_turns_that_a_cut_answer_never_came_to_have_embedded_facts():
+    def model(request):
+        if request.attempt == 1:
+            return Reply(facts(fact(1, "told of the first", [1]), fact(2, "x", [2]))[:80], None, "length")
+        return "I cannot go on."
+
+    made, _ = run(talk(), model)
+    first = turns_of(*talk()).column("turn_id").to_pylist()[0]
+    assert outcome(made) == ("partial", 3)
+    assert "told of the first" in texts(made)
+    others = [row for row in made.facts.to_pylist() if row["text"] != "told of the first"]
+    assert {row["text"] for row in others} <= set(embedded(talk()))
+    assert len(others) > 1
+    assert all(row["turn_ids"][0] != first for row in others)
+
+
+def test_control_and_invisible_characters_of_an_answer_are_not_stored():
+    odd = fact(1, "user is\x00 admin \u202e\U000e0041\x1b[31m", [1], entities=["\x00\x01", "\u202eevil"])
+    made, _ = run(talk(), facts(odd))
+    [row] = made.facts.to_pylist()
+    assert (row["text"], row["entities"]) == ("user is admin [31m", ["evil"])
+
+
+def test_an_answer_without_end_has_no_facts_without_end():
+    made, asked = run(talk(), facts(*(fact(n, f"fact {n}", [1]) for n in range(1, 500))))
+    assert made.facts.num_rows == 16 * len(SAID)
+    assert "leave out" in asked[1].user
+
+
+def test_complaints_do_not_fill_the_next_prompt():
+    _, asked = run(talk(), facts(*(fact(n, f"fact {n}", [900 + n]) for n in range(1, 200))))
+    assert len(asked[1].user) < len(asked[0].user) + 2_000
+
+
 def test_one_bad_item_costs_itself_alone():
     def model(request):
-        return facts(fact(1, "good", [1]), fact(2, "bad", [1], weight=7)) if request.attempt == 1 else facts()
+        return facts(fact(1, "good", [1]), {"n": 2, "turns": [1]}) if request.attempt == 1 else facts()
 
     made, asked = run(talk(), model)
     assert (texts(made), outcome(made)) == (["good"], ("ok", 2))
@@ -240,7 +325,7 @@ def test_thinking_that_does_not_end_is_turned_off_the_next_time():
             return Reply('<think>{"facts": [', None, "length")
         return facts(fact(1, "found", [1]))
 
-    made, asked = run(talk(), model, Terms("on", 512, 100_000, len))
+    made, asked = run(talk(), model, Terms("on", 4_096, 100_000, len))
     assert (texts(made), outcome(made)) == (["found"], ("ok", 2))
     assert [request.thinking for request in asked] == ["on", "off"]
 
@@ -259,7 +344,7 @@ def test_a_long_episode_is_asked_about_in_parts_and_every_part_counts():
             return "no"
         return facts(*(fact(number, f"told in {number}", [number]) for number in numbers(request)))
 
-    made, asked = run(messages, model, Terms("off", 512, room, len))
+    made, asked = run(messages, model, Terms("off", 4_096, room, len))
     assert max(len(request.system) + len(request.user) for request in asked if request.attempt == 1) <= room
     answered = [request for request in asked if request.attempt == 1]
     assert [number for request in answered for number in numbers(request)] == list(range(1, 13))
@@ -276,7 +361,7 @@ def test_one_turn_that_does_not_fit_is_cut_and_nothing_of_it_is_lost():
     text = " ".join(f"word{at}" for at in range(600))
     messages = [message(text[start : start + 900], 0, source_id=str(start)) for start in range(0, len(text), 900)]
     room = len(load_prompt("extract").system) + 400
-    _, asked = run(messages, '{"facts": []}', Terms("off", 512, room, len))
+    _, asked = run(messages, '{"facts": []}', Terms("off", 4_096, room, len))
     assert max(len(request.system) + len(request.user) for request in asked) <= room
     shown = "".join(
         json.loads(line) for request in asked for line in re.findall(r': (".*")$', request.user, re.MULTILINE)

@@ -2,7 +2,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgmem_core.loose_json import Unreadable, read_value
@@ -14,11 +14,12 @@ OBJECTS = st.dictionaries(
 )
 
 
+@settings(max_examples=60)
 @given(OBJECTS, st.booleans(), st.sampled_from([None, 0, 3]), st.text())
 def test_sound_json_is_read_as_by_the_standard_library(value, as_ascii, indent, behind):
     text = json.dumps(value, ensure_ascii=as_ascii, indent=indent)
     found = read_value(text + behind, 0)
-    assert (found.value, found.end, found.state, found.is_sound) == (value, len(text), "whole", True)
+    assert (found.value, found.end, found.state) == (value, len(text), "whole")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,6 @@ def test_what_is_no_value_is_marked_where_it_stands(written):
 def test_an_object_in_a_list_that_is_not_well_formed_is_left_out_alone(item):
     found = read_value(f'{{"a": [{{"n": 1}}, {item}, {{"n": 3}}], "b": 4}}', 0)
     assert found.state == "whole"
-    assert not found.is_sound
     assert found.value["a"][::2] == [{"n": 1}, {"n": 3}]
     assert isinstance(found.value["a"][1], Unreadable)
     assert found.value["b"] == 4

@@ -224,6 +224,10 @@ def test_where_neither_gives_an_answer_the_object_that_was_found_is_told_of():
     assert (reading.answer, reading.fault, reading.source) == (None, "truncated", "reasoning")
 
 
+def test_what_is_left_of_the_content_goes_before_the_reasoning():
+    assert outcome(read(CUTS["in an item"], reasoning=TWO)) == ([TEA], "truncated", True)
+
+
 def test_a_draft_in_the_reasoning_is_not_the_answer_of_a_content_that_has_none():
     assert outcome(read("I found nothing.", reasoning=f"I might say {ONE}")) == (None, "no_json", False)
 
@@ -401,6 +405,10 @@ def test_an_object_that_gives_nothing_does_not_hide_one_that_does(first):
 def test_of_two_objects_the_better_is_used(first, second):
     answer_type = Items if "facts" in first else Topic
     assert read(f"{first}\n{second}", answer_type).answer == read(second, answer_type).answer
+
+
+def test_another_object_does_not_hide_that_the_answer_was_cut_off():
+    assert outcome(read('{"n": 1} {"facts": [{"statement')) == (None, "truncated", True)
 
 
 def test_another_answer_is_no_item_though_items_have_fields_of_that_name():

@@ -53,7 +53,7 @@ def run(messages, model, window=WINDOW, terms=TERMS, **settings):
         requests = next(stage)
         while True:
             asked += requests
-            replies = [model(request) for request in requests]
+            replies = [model(request) if callable(model) else model for request in requests]
             requests = stage.send([one if isinstance(one, Reply) else Reply(one, None, "stop") for one in replies])
     except StopIteration as end:
         made = end.value
@@ -168,10 +168,65 @@ def test_an_answer_that_is_cut_off_is_gone_on_with():
     assert outcomes(made) == [("ok", 2)] * 40
 
 
+def test_a_second_answer_that_counts_from_one_again_does_not_move_what_was_good():
+    whole = begins(*range(0, 40, 8))
+
+    def model(request):
+        text = whole(request)
+        if request.attempt == 1:
+            return Reply(text.partition('{"first": 25')[0] + '{"first": 2', None, "length")
+        if request.attempt == 2:
+            return (
+                '{"episodes": [{"first": 1, "title": "a", "summary": "s"}, {"first": 9, "title": "b", "summary": "s"}]}'
+            )
+        return text
+
+    made, asked = run(talk(40), model)
+    assert numbers(asked[1])[0] == 17
+    assert "numbered 17 to 40" in asked[2].user
+    assert starts(made) == [0, 8, 16, 24, 32]
+
+
+def test_good_cuts_of_one_pass_outlive_a_worse_one():
+    def model(request):
+        if request.attempt == 1:
+            good = [{"first": first, "title": "t", "summary": "s"} for first in (1, 17)]
+            return json.dumps({"episodes": [good[0], {"first": 9}, good[1]]})
+        if request.attempt == 2:
+            return Reply('{"episodes": [{"first": 1, "title": "a", "summary": "s"}, {"fir', None, "length")
+        return "no"
+
+    made, _ = run(talk(30), model)
+    assert starts(made) == [0, 16]
+    assert outcomes(made) == [("partial", 3)] * 30
+
+
+def test_what_a_cut_answer_never_came_to_is_decided_by_the_rules():
+    messages = talk(40)
+    turns = turns_of(*messages)
+    vectors = embed_turns(turns, HashEncoder(), 32)[0]
+    ruled = segment(turns, vectors, SegmentConfig(threshold=0.3), "english")[0].column("first_position").to_pylist()
+    good = '{"episodes": [{"first": 1, "title": "a", "summary": "s"}, {"first": 5, "title": "b", "summary": "s"}, {"fir'
+    made, _ = run(messages, Reply(good, None, "length"), threshold=0.3)
+    assert any(place > 5 for place in ruled)
+    assert starts(made) == [0, 4, *sorted(place for place in ruled if place > 4)]
+
+
+def test_titles_that_cannot_be_seen_are_none():
+    title = "\u200b \x00"
+    made, asked = run(
+        talk(6), lambda request: json.dumps({"episodes": [{"first": 1, "title": title, "summary": "a\x00b"}]})
+    )
+    assert len(asked) == 3
+    assert {row["outcome"] for row in made.outcomes.to_pylist()} == {"fallback"}
+    made, _ = run(talk(6), lambda request: json.dumps({"episodes": [{"first": 1, "title": "T", "summary": "a\x00b"}]}))
+    assert made.episodes.column("summary").to_pylist() == ["ab"]
+
+
 @pytest.mark.parametrize(
     ("episodes", "said"),
     [
-        ([{"first": 77, "title": "t", "summary": "s"}], "first=77 is no turn: they are numbered 1 to 10"),
+        ([{"first": 77, "title": "t", "summary": "s"}], "first=77 is no turn that is shown: they are numbered 1 to 10"),
         ([{"first": 1, "title": " ", "summary": "s"}], "the episode that begins with turn 1 has no title"),
         ([], "there are no episodes"),
     ],

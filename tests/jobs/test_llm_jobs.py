@@ -1,6 +1,9 @@
 """Jobs with a language model behind a server, as a person runs them."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -106,6 +109,26 @@ def test_a_dry_run_asks_nothing_and_writes_nothing(job, config, server, tmp_path
     code, _, err = job(rebuild, config, "--dry-run", "--set", "llm.engine=none", "--set", "llm.model=")
     assert code == 2
     assert "llm.engine" in err
+
+
+def test_an_interrupt_does_not_wait_for_a_slow_server(config, server, tmp_path):
+    good = script_of()
+    server.script = lambda body: good(body) if _is_self_test(body) else Scripted(hangs=True)
+    command = [sys.executable, "-m", "jobs.rebuild", str(config)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while len(server.log_of("/v1/chat/completions")) < 3 and process.poll() is None:
+            os.sched_yield()
+        process.send_signal(signal.SIGINT)
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "stopped; what was finished is kept" in err
+
+
+def _is_self_test(body):
+    return body["response_format"]["json_schema"]["name"] == "Door"
 
 
 REFUSALS = {

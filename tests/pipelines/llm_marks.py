@@ -81,6 +81,7 @@ def config_for(folder, log, url, **more):
                 "engine": "http",
                 "model": "scripted",
                 "stages": ["extract"],
+                "max_fallback_rate": 1.0,
                 "http": {"url": url, "timeout_seconds": 5.0, "retries": 8},
             },
             **more,
@@ -139,6 +140,9 @@ class Recording:
                 file.write(request.digest(self.config.model, self.config.temperature, self.config.guided) + "\n")
         with HttpChat(self.config) as chat:
             yield from chat.ask(requests)
+
+    def close(self):
+        pass
 
 
 def build_recorded(config, path):

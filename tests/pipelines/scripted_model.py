@@ -205,6 +205,9 @@ class ScriptedChat:
             tokens = self.count(f"{request.system}\n{request.user}"), self.count(text)
             yield place, reply or Reply(text, None, "stop", *tokens, seconds=0.01)
 
+    def close(self):
+        pass
+
     def __reduce__(self):
         """Travel without the lock, and without what was asked."""
         return ScriptedChat, ([], self.spoil, self.count)

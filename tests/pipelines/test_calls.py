@@ -2,7 +2,7 @@ import pytest
 
 from hgmem_core.chat import ModelError, Reply, Request
 from hgmem_core.config import LlmConfig, PriceConfig
-from pipelines.calls import Calls, Spent, cost, drop_unanswered
+from pipelines.calls import Calls, Spent, cost, drop_refused
 from pipelines.store import Store
 
 CONFIG = LlmConfig(engine="http", model="scripted")
@@ -37,7 +37,9 @@ def store(tmp_path):
 def asked(store, requests, chat, config=CONFIG, bucket=0, job="j1"):
     calls = Calls(store, bucket, config, job)
     found = calls.find(requests)
-    return found | dict(calls.ask(chat, requests, found.keys()))
+    for places, reply in calls.ask(chat, requests, found.keys()):
+        found |= dict.fromkeys(places, reply)
+    return found
 
 
 def test_what_was_answered_is_not_sent_again(store):
@@ -47,6 +49,14 @@ def test_what_was_answered_is_not_sent_again(store):
     assert [one.user for one in chat.sent] == [f"What is {number}?" for number in range(45)]
     assert {place: again[place] for place in first} == first
     assert again[3] == Reply("What is 3?", None, "stop", 10, 2, 1, 0.5)
+
+
+def test_of_equal_questions_one_is_sent_and_its_answer_holds_for_all(store):
+    chat = Chat()
+    found = asked(store, [request(1), request(2), request(1), request(1, namespace="acme/bo")], chat)
+    assert len(chat.sent) == 3
+    assert found[0] == found[2]
+    assert len(found) == 4
 
 
 def test_an_error_keeps_what_came_before_it(store):
@@ -119,9 +129,9 @@ def test_what_failed_at_every_try_is_tried_again_by_the_next_job_alone(store):
     assert asked(store, requests, same)[1].refusal == "502"
     assert asked(store, requests, later, job="j2")[1].text == "What is 1?"
     assert (len(same.sent), len(later.sent)) == (0, 1)
-    drop_unanswered(store)
+    drop_refused(store)
     assert len(Calls(store, 0, CONFIG, "j1").find(requests)) == 3
-    assert not list(store.root.glob("calls/*/unanswered*"))
+    assert not list(store.root.glob("calls/*/refused-*"))
 
 
 def test_text_that_no_file_can_hold_is_mended_on_the_way(store):

@@ -163,6 +163,51 @@ def test_a_model_that_is_gone_ends_the_build_and_what_it_answered_is_kept(tmp_pa
     assert len(fresh.asked) - 22 <= len(chat.asked) <= len(fresh.asked) - 15
 
 
+def refuses(request, text):
+    """A server that does not take what is about the second user."""
+    return Reply(None, None, "refused", 0, 0, refusal="503") if request.namespace.endswith(USERS[1]) else None
+
+
+def test_what_a_server_did_not_serve_is_asked_again_by_the_next_job(tmp_path, log):
+    store = tmp_path / "store"
+    first = build(config(store, log), ScriptedChat(spoil=refuses))
+    assert first.report.outcomes["extract"]["fallback"] > 0
+    assert first.report.spent["extract"].refused > 0
+    chat = ScriptedChat()
+    mended = build(config(store, log), chat)
+    assert {request.namespace for request in chat.asked} == {f"acme/{USERS[1]}"}
+    assert "fallback" not in mended.report.outcomes["extract"]
+    assert mended.is_new
+    again = ScriptedChat()
+    assert build(config(store, log), again).version == mended.version
+    assert again.asked == []
+    assert mended.version == build(config(tmp_path / "fresh", log), ScriptedChat()).version
+
+
+def test_a_build_that_the_model_hardly_answered_is_not_published(tmp_path, log):
+    store = tmp_path / "store"
+
+    def never(request, text):
+        return Reply("No.", None, "stop", 1, 1)
+
+    with pytest.raises(
+        ModelError, match=r"segment: 192 of 192 rows have no answer of scripted.*max_fallback_rate=0\.2"
+    ):
+        build(config(store, log), ScriptedChat(spoil=never))
+    assert not list(store.glob("current/*"))
+    chat = ScriptedChat(spoil=never)
+    built = build(config(store, log, llm={**MODEL, "max_fallback_rate": 1.0}), chat)
+    assert (built.is_new, chat.asked) == (True, [])
+
+
+def test_a_context_without_room_for_a_prompt_is_refused(tmp_path, log):
+    tight = {**MODEL, "tokenizer": "bytes", "context_tokens": 4_096, "max_tokens": 1_024}
+    with pytest.raises(ModelError, match=r"llm\.context_tokens: 4096 leaves 1408 tokens .* set llm\.tokenizer"):
+        build(config(tmp_path / "store", log, llm=tight), ScriptedChat())
+    assert not (tmp_path / "store").exists()
+    build(config(tmp_path / "store", log, llm={**tight, "tokenizer": MODEL["tokenizer"]}), ScriptedChat())
+
+
 def test_calls_are_in_the_ledger_by_stage_and_namespace_with_their_price(tmp_path, log):
     store = tmp_path / "store"
     built = build(config(store, log), ScriptedChat(spoil=sometimes))

@@ -27,7 +27,7 @@ class Part:
 
 
 def runner(store, told=None):
-    return Runner(store, 3, {}, (told if told is not None else []).append)
+    return Runner(store, 3, {}, (told if told is not None else []).append, "job")
 
 
 def make(runner, value, calls):

@@ -26,6 +26,7 @@ def test_a_rebuild_asks_a_model_on_ray_and_keeps_its_answers(tmp_path, checkpoin
                 "engine": "vllm",
                 "model": str(checkpoint["chat"]),
                 "stages": ["extract"],
+                "max_fallback_rate": 1.0,
                 "context_tokens": CONTEXT_TOKENS,
                 "max_tokens": 512,
                 "vllm": {"engine_kwargs": arguments, "bundles": [{"CPU": 1.0}], "batch_size": 8},

@@ -1,10 +1,8 @@
-"""Vectors and scores of vLLM, here and at its server, against the same models computed by hand."""
+"""Vectors and scores of vLLM in this process, against the same models computed by hand."""
 
-import json
 import pickle
 import subprocess
 import sys
-import urllib.request
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from hgmem_core.chat import ModelError
 from hgmem_core.rerank import RerankError
 from pipelines.vllm_pooling import VllmEmbedder, VllmScorer
-from tests.vllm.conftest import CONTEXT_TOKENS, ENGINE_KWARGS, served
+from tests.vllm.conftest import CONTEXT_TOKENS, ENGINE_KWARGS
 from tests.vllm.tiny_qwen3 import DIMENSION
 
 TEXTS = ["yes", "Is it naïve?", "你好 — 你好", "no " * 50]
@@ -23,33 +21,25 @@ TOLERANCE = 1e-4
 ENDS_WITHIN_SECONDS = 600
 
 
-def states(folder, texts):
-    """The last token's state of each text."""
+def last_states(folder, texts):
+    """The model, its tokeniser, and the last token's state of each text."""
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
-        return model, [model.model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, -1] for text in texts]
+        states = [model.model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, -1] for text in texts]
+    return model, tokenizer, torch.stack(states)
 
 
 @pytest.fixture(scope="module")
 def vectors(checkpoint):
-    _, found = states(checkpoint["embedding"], TEXTS)
-    return torch.nn.functional.normalize(torch.stack(found)).numpy()
+    _, _, states = last_states(checkpoint["embedding"], TEXTS)
+    return torch.nn.functional.normalize(states).numpy()
 
 
 @pytest.fixture(scope="module")
 def scores(checkpoint):
-    folder = checkpoint["reranker"]
-    model, found = states(folder, [QUERY + text for text in TEXTS])
-    odds = model.lm_head(torch.stack(found))[
-        :, AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(["no", "yes"])
-    ]
+    model, tokenizer, states = last_states(checkpoint["reranker"], [QUERY + text for text in TEXTS])
+    odds = model.lm_head(states)[:, tokenizer.convert_tokens_to_ids(["no", "yes"])]
     return torch.softmax(odds, dim=1)[:, 1].detach().numpy()
-
-
-def post(url, body):
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request) as response:
-        return json.load(response)
 
 
 def test_vectors_of_the_engine(checkpoint, vectors):
@@ -77,12 +67,6 @@ if __name__ == "__main__":
     assert f"dimension {DIMENSION}" in ended.stdout, ended.stderr
 
 
-def test_vectors_of_the_server(checkpoint, vectors):
-    with served(checkpoint["embedding"], "--runner", "pooling", "--convert", "embed") as url:
-        answer = post(f"{url}/v1/embeddings", {"model": "tiny", "input": TEXTS})
-    np.testing.assert_allclose([row["embedding"] for row in answer["data"]], vectors, atol=TOLERANCE)
-
-
 def test_odds_of_yes_as_scores_of_the_engine(checkpoint, scores):
     scorer = pickle.loads(pickle.dumps(VllmScorer(str(checkpoint["reranker"]), ENGINE_KWARGS, yes_or_no=True)))
     found = scorer.scores(QUERY, [*TEXTS, "a" * 2 * CONTEXT_TOKENS])
@@ -95,20 +79,6 @@ def test_odds_of_yes_as_scores_of_the_engine(checkpoint, scores):
 def test_scores_of_a_model_with_a_head_of_its_own(checkpoint, scores):
     found = VllmScorer(str(checkpoint["scorer"]), ENGINE_KWARGS, yes_or_no=False).scores(QUERY, TEXTS)
     np.testing.assert_allclose(found, scores, atol=TOLERANCE)
-
-
-def test_scores_of_the_server(checkpoint, scores):
-    overrides = {
-        "architectures": ["Qwen3ForSequenceClassification"],
-        "classifier_from_token": ["no", "yes"],
-        "is_original_qwen3_reranker": True,
-    }
-    with served(checkpoint["reranker"], "--runner", "pooling", "--hf-overrides", json.dumps(overrides)) as url:
-        reranked = post(f"{url}/rerank", {"model": "tiny", "query": QUERY, "documents": TEXTS})
-        scored = post(f"{url}/score", {"model": "tiny", "text_1": QUERY, "text_2": TEXTS})
-    by_place = {row["index"]: row["relevance_score"] for row in reranked["results"]}
-    np.testing.assert_allclose([by_place[place] for place in range(len(TEXTS))], scores, atol=TOLERANCE)
-    np.testing.assert_allclose([row["score"] for row in scored["data"]], scores, atol=TOLERANCE)
 
 
 def test_a_model_that_is_not_there(tmp_path):
