@@ -3,8 +3,8 @@
 What the model says is held against the log. A fact names the turns that it comes from, and one that names none of the
 episode's is refused. A time phrase is placed by `hgmem_core.dates` from the time of its first turn, since models
 compute dates badly; where those rules cannot place it, the model's interval is taken if it is one. Facts of one
-statement, and of the same time, are one. Where the model gives no answer in three passes, or never comes to the end of
-one, the turns that it did not speak of have the facts of the embedded engine.
+statement, and of the same time, are one. Where the model gives no answer in three passes, or not all of one, the turns
+that no fact names have those of the embedded engine.
 """
 
 import re
@@ -264,7 +264,7 @@ def extract_llm(
             answer, lines = settled[at].answer, parts[at].lines
             if answer is not None:
                 rows.add(episode, lines, answer.facts)
-            if not settled[at].is_whole:  # what the model did not come to
+            if settled[at].outcome != "ok":  # something is missing: perhaps of turns that no fact names
                 named = {turn for fact in answer.facts for turn in fact.turns} if answer else set()
                 unanswered.append(
                     (episode.episode_id, {line.said.turn_id for line in lines if line.number not in named})

@@ -182,11 +182,8 @@ def kill(folder, episodes, kills):
         before = len(sent.read_text().split())
         built = build_recorded(config, sent)
         again.append(len(saved & set(sent.read_text().split()[before:])))
-    differing = [
-        name
-        for name, content in _outputs(folder / "whole" / "store").items()
-        if _outputs(folder / "killed" / "store").get(name) != content
-    ]
+    made, other = (_outputs(folder / name / "store") for name in ("whole", "killed"))
+    differing = sorted(name for name in made.keys() | other.keys() if made.get(name) != other.get(name))
     return {
         "kills": kills,
         "saved_when_killed_last": len(saved),

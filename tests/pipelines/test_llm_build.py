@@ -305,5 +305,5 @@ def test_no_kind_of_bad_reply_loses_an_episode(tmp_path, kind):
         for path in tmp_path.glob("store/outputs/extract/*/facts.parquet")
         for row in pq.read_table(path).to_pylist()
     ]
-    told = {number for row in facts for number in re.findall(r"Parcel (\d+)-", row["text"])}
-    assert told == {"0", "1", "2", "3"}
+    told = {number for row in facts for number in re.findall(r"Parcel (\d+-\d+)", row["text"])}
+    assert told == {f"{session}-{turn}" for session in range(4) for turn in range(6)}
