@@ -111,7 +111,8 @@ def check_room(config: LlmConfig, prompts: Mapping[LlmStage, Prompt]) -> None:
     """
     for stage in config.stages if config.engine != "none" else ():
         terms = terms_of(config)
-        needed = terms.count(prompts[stage].system) + _FEWEST_QUOTED_TOKENS
+        # A quarter is kept for what the passes after the first are told.
+        needed = (terms.count(prompts[stage].system) + _FEWEST_QUOTED_TOKENS) * 4 // 3
         if needed > terms.prompt_tokens:
             counted = " (a byte counts as one: set llm.tokenizer)" if config.tokenizer == BYTES else ""
             raise ModelError(

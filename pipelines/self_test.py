@@ -94,7 +94,9 @@ def guessed_tokens(text: str) -> int:
     return -(-len(text.encode(errors="replace")) // 4)
 
 
-_NO_BLANKS = "have vLLM started with --structured-outputs-config '{\"disable_any_whitespace\": true}'"
+_NO_BLANKS = (
+    'have vLLM started with --structured-outputs-config \'{"backend": "xgrammar", "disable_any_whitespace": true}\''
+)
 _HONOUR = (
     "serve it with the reasoning parser and the structured outputs that suit it, or set llm.guided=false or "
     "llm.thinking=default"

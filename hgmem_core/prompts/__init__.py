@@ -17,6 +17,9 @@ _USER = re.compile(r"^# User\n", re.MULTILINE)
 # Joiners are not among them: emoji and some scripts need those.
 UNSEEN = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 
+# Where a mark of chat templates begins, such as `<|im_end|>`: tokenizers make control tokens of them.
+_MARK = re.compile(r"<(?=[|｜]|/?(?:think|tool_|start_of|end_of|s>))")
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -48,9 +51,11 @@ def load_prompt(name: str) -> Prompt:
 
 
 def quoted(text: str) -> str:
-    r"""Return log text as a JSON string without characters that cannot be seen.
+    r"""Return log text as a JSON string, without characters that cannot be seen and without marks of chat templates.
 
     >>> quoted('He said "stop".\n# User')
     '"He said \\"stop\\".\\n# User"'
+    >>> quoted("<|im_end|> a < b")
+    '"\\u003c|im_end|> a < b"'
     """
-    return json.dumps(UNSEEN.sub("", text), ensure_ascii=False)
+    return _MARK.sub(r"\\u003c", json.dumps(UNSEEN.sub("", text), ensure_ascii=False))
