@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+    return f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
 
 
 if __name__ == "__main__":

@@ -52,7 +52,12 @@ def ledger(store: Store, prices: PriceConfig, by: Sequence[str] = ("stage",)) ->
         .group_by(by)
         .agg(pl.len().alias("rows"), pl.col("passes").sum(), is_fallback.sum().alias("fallbacks"))
     )
-    return counted.with_columns(cost.alias("cost")).join(rows, on=list(by), how="left").sort(by).collect()
+    # Rows may have fallen back without a call that is kept: the server did not serve it.
+    every = counted.with_columns(cost.alias("cost")).join(rows, on=list(by), how="full", coalesce=True)
+    asked = every.filter(pl.col("calls").is_not_null() | (pl.col("fallbacks") > 0))
+    return (
+        asked.with_columns(pl.col("calls", "refused", "in_reasoning", *_SUMS, "cost").fill_null(0)).sort(by).collect()
+    )
 
 
 def _calls(store: Store) -> pl.LazyFrame:
