@@ -153,6 +153,8 @@ def _take(question: Question[Answer], settled: Settled[Answer], reply: Reply) ->
         return None
     settled.outcome = "fallback" if settled.answer is None else "partial"
     settled.reason = f"{reading.fault or 'bad_item'}: {'; '.join(faults)}"
+    if reply.finish_reason not in ("stop", "length", "refused"):
+        settled.reason += f" (finish_reason: {reply.finish_reason[:40]})"
     settled.attempts.append(Attempt(settled.passes, settled.reason, reply.text or reply.reasoning))
     return Trouble(reading.fault, faults, reading.is_cut)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from hgmem_core.chat import ModelError
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
-from pipelines.calls import drop_refused
+from pipelines.calls import Spent, drop_refused
 from pipelines.chat_model import ChatModel
 from pipelines.engine import BuildJob, Watch
 from pipelines.imports import ImportedPart, imported_parts, read_imports
@@ -61,7 +61,7 @@ def build(run: Run, config: Config, encoder: Encoder, chat: ChatModel | None) ->
     job = BuildJob(store, config, encoder.identity, parts, _parents(store), software_versions(), uuid.uuid4().hex)
     buckets = run.engine.index(job, encoder, chat, watch)
     watch.finish()
-    _look_at_fallbacks(config, watch.report)
+    _look_at_fallbacks(run, config, watch.report)
     run.lease.check()
     published = publish(store, buckets, config, encoder.identity, watch.report.outcomes, imports[-1].number)
     Pieces(store).clear()
@@ -82,13 +82,27 @@ def build(run: Run, config: Config, encoder: Encoder, chat: ChatModel | None) ->
 _FEWEST_ROWS = 20
 
 
-def _look_at_fallbacks(config: Config, report: Report) -> None:
-    """Refuse to publish what a model was to decide and mostly did not.
+_FEWEST_REFUSED = 5
+
+
+def _look_at_fallbacks(run: Run, config: Config, report: Report) -> None:
+    """Refuse to publish what a model was to decide and mostly did not; say what a server did not serve.
 
     Raises:
-        ModelError: Of a stage, too many rows have the embedded engine's answer.
+        ModelError: Of a stage, too many rows have the embedded engine's answer, or too many requests had none.
     """
     most = config.llm.max_fallback_rate
+    asked = sum(report.spent.values(), Spent())
+    if asked.refused >= _FEWEST_REFUSED and asked.refused > most * asked.calls:
+        raise ModelError(
+            f"{asked.refused} of {asked.calls} requests to {config.llm.model} were not served, more than "
+            f"llm.max_fallback_rate={most:g}: look at the server and run this again, which asks them again"
+        )
+    if asked.refused:
+        run.progress.note(
+            f"{asked.refused} of {asked.calls} requests to the language model were not served; the embedded engine "
+            "stands in, and the next rebuild asks them again"
+        )
     for stage in config.llm.stages if config.llm.engine != "none" else ():
         outcomes = report.outcomes[stage]
         rows, fallbacks = sum(outcomes.values()), outcomes.get("fallback", 0)

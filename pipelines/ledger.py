@@ -1,7 +1,7 @@
 """What a language model took: tokens, seconds and money by stage and namespace, from the calls that a store keeps.
 
-Calls of every build are counted, since what was answered once is not asked again. Passes and fallbacks are those of the
-current version's rows.
+Answered calls of every build are counted, since what was answered once is not asked again; refused ones only until a
+build ends well. Passes and fallbacks are those of the current version's rows.
 """
 
 from collections.abc import Iterator, Sequence

@@ -16,6 +16,7 @@ from pipelines.progress import Silent
 from pipelines.rebuild import rebuild
 from pipelines.static import StaticEncoder
 from pipelines.store import Store
+from pipelines.versions import current_version
 from tests.pipelines.llm_marks import CHAT, WORDPIECE, config_for, cost, faults, kill, talk
 from tests.pipelines.logs import NOW, config_of, files_of, rows, write_jsonl
 from tests.pipelines.scripted_model import FAULTS, ScriptedChat, script_of
@@ -170,7 +171,7 @@ def refuses(request, text):
 
 def test_what_a_server_did_not_serve_is_asked_again_by_the_next_job(tmp_path, log):
     store = tmp_path / "store"
-    first = build(config(store, log), ScriptedChat(spoil=refuses))
+    first = build(config(store, log, llm={**MODEL, "max_fallback_rate": 0.5}), ScriptedChat(spoil=refuses))
     assert first.report.outcomes["extract"]["fallback"] > 0
     assert first.report.spent["extract"].refused > 0
     chat = ScriptedChat()
@@ -198,6 +199,24 @@ def test_a_build_that_the_model_hardly_answered_is_not_published(tmp_path, log):
     chat = ScriptedChat(spoil=never)
     built = build(config(store, log, llm={**MODEL, "max_fallback_rate": 1.0}), chat)
     assert (built.is_new, chat.asked) == (True, [])
+
+
+def test_a_server_that_serves_nothing_does_not_replace_a_version(tmp_path, log):
+    store = tmp_path / "store"
+    good = build(config(store, log), ScriptedChat())
+    later = [
+        {**rows(USERS[:1], 1)[0], "id": f"n{at}", "session": f"t{at // 4}", "text": f"News {at}"} for at in range(12)
+    ]
+    more = write_jsonl(tmp_path / "more.jsonl", later)
+
+    def dead(request, text):
+        return Reply(None, None, "unanswered", refusal="500")
+
+    with pytest.raises(ModelError, match="requests to scripted were not served"):
+        build(config(store, log, more), ScriptedChat(spoil=dead))
+    assert current_version(Store.open(store))[1] == good.version
+    mended = build(config(store, log, more), ScriptedChat())
+    assert mended.version == build(config(tmp_path / "fresh", log, more), ScriptedChat()).version
 
 
 def test_a_context_without_room_for_a_prompt_is_refused(tmp_path, log):
