@@ -92,7 +92,7 @@ def benchmark_scale(
         "sizes": rows,
         "slopes": slopes,
         "slope_ratios": [
-            {name: round(after[name] / before[name], 3) for name in ("wall_ms_a_turn", "cpu_ms_a_turn")}
+            {name: _ratio(after[name], before[name]) for name in ("wall_ms_a_turn", "cpu_ms_a_turn")}
             for before, after in pairwise(slopes)
         ],
     }
@@ -235,6 +235,11 @@ def _times(usages: Sequence[Usage]) -> dict[str, Any]:
         "wall_seconds": spread([usage.wall_seconds for usage in usages]),
         "cpu_seconds": spread([usage.cpu_seconds for usage in usages]),
     }
+
+
+def _ratio(after: float, before: float) -> float | None:
+    """Return how many times a slope is another; None of one that is no more than noise."""
+    return round(after / before, 3) if before > 0 else None
 
 
 def _share(seconds: Sequence[float], whole: Mapping[str, float], start: float) -> dict[str, float]:

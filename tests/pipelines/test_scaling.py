@@ -62,6 +62,23 @@ def test_slopes_are_what_a_further_turn_costs(monkeypatch, tmp_path):
     assert [row["mismatches"] for row in result["sizes"]] == [[], [], []]
 
 
+def test_a_slope_that_is_noise_is_compared_with_nothing(monkeypatch, tmp_path):
+    """Rebuilds that take 10 s at any size."""
+
+    def measured(config, log, repeats, folder, progress):
+        usage = scaling.Usage(wall_seconds=10.0, cpu_seconds=20.0)
+        nodes = dict.fromkeys(("turns", "facts", "episodes", "topics"), log.turns)
+        names = "merge encode_turns segment extract encode_facts encode_episodes consolidate group encode_topics index"
+        stages = {name: {"outcomes": {"ok": log.turns}, "seconds": 1.0} for name in names.split()}
+        stages["propagate"] = {"outcomes": {"ok": 3 * log.turns}, "seconds": 1.0}
+        run = scaling.Measured(usage, {"ok": log.turns}, 1.0, stages, nodes)
+        return [run] * repeats, {"bytes": 1, "files": 1}
+
+    monkeypatch.setattr(scaling, "_repeat_full", measured)
+    result = benchmark_scale(CONFIG, [1_000, 2_000], 50, 1, tmp_path, Silent())
+    assert result["slope_ratios"] == [{"wall_ms_a_turn": None, "cpu_ms_a_turn": None}]
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A rebuild of 40 turns, measured."""
