@@ -14,6 +14,7 @@ from hgmem_core.ids import fact_id
 from hgmem_core.passes import Terms
 from hgmem_core.prompts import load_prompt
 from hgmem_core.schemas import CAUSE, FACT, INCIDENCE, OUTCOME, REJECT, embedding_schema
+from tests.core.asking import drive
 from tests.core.fixtures import message, turns_of
 from tests.core.test_extract import episodes_of
 
@@ -49,15 +50,7 @@ def run(messages, model, terms=TERMS):
     turns = turns_of(*messages)
     episodes = episodes_of(turns)
     stage = extract_llm(turns, episodes, NO_VECTORS, ExtractConfig(), "english", terms)
-    asked = []
-    try:
-        requests = next(stage)
-        while True:
-            asked += requests
-            replies = [model(request) if callable(model) else model for request in requests]
-            requests = stage.send([one if isinstance(one, Reply) else Reply(one, None, "stop") for one in replies])
-    except StopIteration as end:
-        made = end.value
+    made, asked = drive(stage, model if callable(model) else lambda request: model)
     check(turns, episodes, made)
     return made, asked
 

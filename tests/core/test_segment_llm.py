@@ -12,6 +12,7 @@ from hgmem_core.prompts import load_prompt
 from hgmem_core.schemas import EPISODE, OUTCOME, REJECT
 from hgmem_core.segment import segment
 from hgmem_core.segment_llm import segment_llm
+from tests.core.asking import drive
 from tests.core.fixtures import HashEncoder, message, turns_of
 
 WINDOW = (40, 8)
@@ -48,15 +49,7 @@ def run(messages, model, window=WINDOW, terms=TERMS, **settings):
     turns = turns_of(*messages)
     vectors = embed_turns(turns, HashEncoder(), 32)[0]
     stage = segment_llm(turns, vectors, SegmentConfig(**settings), "english", window, terms)
-    asked = []
-    try:
-        requests = next(stage)
-        while True:
-            asked += requests
-            replies = [model(request) if callable(model) else model for request in requests]
-            requests = stage.send([one if isinstance(one, Reply) else Reply(one, None, "stop") for one in replies])
-    except StopIteration as end:
-        made = end.value
+    made, asked = drive(stage, model if callable(model) else lambda request: model)
     assert (made.episodes.schema, made.outcomes.schema, made.rejects.schema) == (
         EPISODE.arrow,
         OUTCOME.arrow,

@@ -9,26 +9,15 @@ import sys
 import pytest
 
 from jobs import ledger, rebuild
-from jobs.terminal import run_job
+from tests.jobs.test_jobs import CONFIG as WITHOUT_MODEL
+from tests.jobs.test_jobs import run
 from tests.pipelines.logs import rows, write_jsonl
 from tests.pipelines.scripted_model import script_of
 from tests.pipelines.scripted_server import Scripted, ScriptedServer
 
-CONFIG = """
-[store]
-root = "{root}"
-buckets = 2
-[encoder]
-name = "static"
-[[inputs]]
-format = "jsonl"
-paths = ["{log}"]
-namespace = "acme/{{user}}"
-[inputs.columns]
-id = "id"
-session = "session"
-time = "time"
-speaker = "speaker"
+CONFIG = (
+    WITHOUT_MODEL
+    + """
 [llm]
 engine = "http"
 model = "scripted"
@@ -36,6 +25,7 @@ model = "scripted"
 url = "{url}"
 retries = 1
 """
+)
 
 
 @pytest.fixture
@@ -54,13 +44,7 @@ def config(tmp_path, server):
 
 @pytest.fixture
 def job(monkeypatch, capfd):
-    def run(module, *arguments):
-        monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            run_job(module.main)
-        return exited.value.code, *capfd.readouterr()
-
-    return run
+    return lambda module, *arguments: run(monkeypatch, capfd, module, *arguments)
 
 
 def test_a_rebuild_says_what_the_model_took_and_the_ledger_agrees(job, config, server):
