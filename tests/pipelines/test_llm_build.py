@@ -308,7 +308,8 @@ def test_calls_and_tokens_a_turn_are_counted(tmp_path):
     found = cost(tmp_path, logs, StaticEncoder())
     assert found["turns"] == 40 * len(USERS)
     assert found["a_turn_by_stage"]["extract"]["calls"] == found["episodes"] / found["turns"]
-    assert found["a_turn"]["calls"] == pytest.approx(sum(one["calls"] for one in found["a_turn_by_stage"].values()))
+    assert found["a_turn_by_stage"].keys() == {"segment", "extract", "consolidate", "group"}
+    assert 0 < found["a_turn"]["prompt_tokens"] < 1_000
 
 
 @pytest.mark.parametrize("kind", sorted(FAULTS))

@@ -40,12 +40,11 @@ def test_sizes_are_measured_and_their_counts_add_up(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "empty"]
 
 
-def test_slopes_are_what_a_further_turn_costs(monkeypatch, tmp_path):
-    """A rebuild that takes 10 s at any size, and 2 ms a turn up to 1,000 turns, then 3 ms."""
+def taking(seconds):
+    """What measures rebuilds that take `seconds(turns)`, and twice as much CPU."""
 
     def measured(config, log, repeats, folder, progress):
-        seconds = 10 + 0.002 * min(log.turns, 1_000) + 0.003 * max(0, log.turns - 1_000)
-        usage = scaling.Usage(wall_seconds=seconds, cpu_seconds=2 * seconds)
+        usage = scaling.Usage(wall_seconds=seconds(log.turns), cpu_seconds=2 * seconds(log.turns))
         nodes = dict.fromkeys(("turns", "facts", "episodes", "topics"), log.turns)
         names = "merge encode_turns segment extract encode_facts encode_episodes consolidate group encode_topics index"
         stages = {name: {"outcomes": {"ok": log.turns}, "seconds": 1.0} for name in names.split()}
@@ -53,7 +52,14 @@ def test_slopes_are_what_a_further_turn_costs(monkeypatch, tmp_path):
         run = scaling.Measured(usage, {"ok": log.turns}, 1.0, stages, nodes)
         return [run] * repeats, {"bytes": 1, "files": 1}
 
-    monkeypatch.setattr(scaling, "_repeat_full", measured)
+    return measured
+
+
+def test_slopes_are_what_a_further_turn_costs(monkeypatch, tmp_path):
+    """A rebuild that takes 10 s at any size, and 2 ms a turn up to 1,000 turns, then 3 ms."""
+
+    seconds = taking(lambda turns: 10 + 0.002 * min(turns, 1_000) + 0.003 * max(0, turns - 1_000))
+    monkeypatch.setattr(scaling, "_repeat_full", seconds)
     result = benchmark_scale(CONFIG, [1_000, 2_000, 4_000], 50, 1, tmp_path, Silent())
     slopes = [(row["from_turns"], row["to_turns"], row["wall_ms_a_turn"]) for row in result["slopes"]]
     assert slopes == [(8, 1_000, 2.0), (1_000, 2_000, 3.0), (2_000, 4_000, 3.0)]
@@ -65,16 +71,7 @@ def test_slopes_are_what_a_further_turn_costs(monkeypatch, tmp_path):
 def test_a_slope_that_is_noise_is_compared_with_nothing(monkeypatch, tmp_path):
     """Rebuilds that take 10 s at any size."""
 
-    def measured(config, log, repeats, folder, progress):
-        usage = scaling.Usage(wall_seconds=10.0, cpu_seconds=20.0)
-        nodes = dict.fromkeys(("turns", "facts", "episodes", "topics"), log.turns)
-        names = "merge encode_turns segment extract encode_facts encode_episodes consolidate group encode_topics index"
-        stages = {name: {"outcomes": {"ok": log.turns}, "seconds": 1.0} for name in names.split()}
-        stages["propagate"] = {"outcomes": {"ok": 3 * log.turns}, "seconds": 1.0}
-        run = scaling.Measured(usage, {"ok": log.turns}, 1.0, stages, nodes)
-        return [run] * repeats, {"bytes": 1, "files": 1}
-
-    monkeypatch.setattr(scaling, "_repeat_full", measured)
+    monkeypatch.setattr(scaling, "_repeat_full", taking(lambda turns: 10.0))
     result = benchmark_scale(CONFIG, [1_000, 2_000], 50, 1, tmp_path, Silent())
     assert result["slope_ratios"] == [{"wall_ms_a_turn": None, "cpu_ms_a_turn": None}]
 
