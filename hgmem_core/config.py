@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-Format = Literal["parquet", "jsonl", "csv", "openai", "locomo"]
+Format = Literal["parquet", "jsonl", "csv", "openai", "locomo", "hotpotqa", "musique"]
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
 EncoderName = Literal["minilm", "static", "sentence-transformers", "http", "vllm"]
 PACKAGED_ENCODERS: tuple[EncoderName, ...] = ("minilm", "static")
@@ -159,6 +159,9 @@ class EncoderConfig(Section):
     """Whether a model run here may be fetched by name if it is not on this machine."""
     cache_dir: str = ""
     """Where the exported `minilm` is kept; empty means the user's cache folder."""
+    tuned: str = ""
+    """The folder of a tuned encoder, or of heads for this one's vectors: turns get vectors of it, too, for recipes that
+    read them. Empty for none."""
     batch_size: Annotated[int, Field(ge=1, le=1_024)] = 32
     """Pieces of text that go through the model together, or in one request; vLLM makes its own batches."""
     http: ServerConfig = ServerConfig()
@@ -298,7 +301,18 @@ class ConsolidateConfig(Section):
     """Statements of the same words but for articles, fillers and contractions are one from this similarity on."""
 
 
-LlmStage = Literal["segment", "extract", "consolidate", "group"]
+class RelateConfig(Section):
+    """How many relations a fact has; those of turns are as HAGE has them."""
+
+    near: Annotated[int, Field(ge=1, le=32)] = 2
+    """Facts on either side that it is related to by when they were said, and by when they hold."""
+    similar: Annotated[int, Field(ge=1, le=64)] = 10
+    """Nearest facts by cosine."""
+    same_term: Annotated[int, Field(ge=1, le=32)] = 2
+    """Facts on either side for each rare name or keyword that it shares with them."""
+
+
+LlmStage = Literal["segment", "extract", "consolidate", "group", "relate"]
 
 
 class PriceConfig(Section):
@@ -337,6 +351,8 @@ class LlmConfig(Section):
     """Turns that two windows share; each decides the half that is nearer to its middle."""
     pair_cosine: Annotated[float, Field(ge=0.0, le=1.0)] = 0.8
     """Facts that are so near, and that the rules did not settle, are decided by the model."""
+    max_relations: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    """Relations between facts that the model scores, of each namespace, where it takes part in `relate`."""
     max_fallback_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
     """A build in which a larger share of a stage's rows has no answer of the model, of 20 rows or more, is not
     published."""
@@ -367,6 +383,11 @@ class RetrieveConfig(Section):
 
     recipe: str = "default"
     k: Annotated[int, Field(ge=1, le=1_000)] = 10
+    models: str = ""
+    """The folder of trained models, for recipes that need one; see `python -m jobs.train`."""
+    abstain_below: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """The probability that the memory holds the answer below which a query abstains; 0 for never. It takes the model
+    `abstention`."""
 
 
 class ResourcesConfig(Section):
@@ -398,8 +419,27 @@ class RayConfig(Section):
     """The encoder's actors; with `cpus` = 0 they take what the packaged encoder is known to need."""
 
 
+class TrainConfig(Section):
+    """How models that learn in epochs are trained: results depend on all but `checkpoint_epochs` and `retries`."""
+
+    epochs: Annotated[int, Field(ge=1, le=100_000)] = 200
+    """Times that every question is learned from, at most."""
+    validate_epochs: Annotated[int, Field(ge=1, le=100_000)] = 10
+    """Epochs from one look at the questions that are held back to the next."""
+    patience: Annotated[int, Field(ge=1, le=100_000)] = 5
+    """Looks in a row that find no more than the best before; then training ends, and the best weights are kept."""
+    workers: Annotated[int, Field(ge=1, le=1_024)] = 1
+    """Processes that train together, a CPU each."""
+    use_gpu: bool = False
+    """Whether each worker has a GPU, too."""
+    checkpoint_epochs: Annotated[int, Field(ge=1, le=100_000)] = 10
+    """Epochs from one checkpoint to the next: what is lost at most when a worker, or the job, is."""
+    retries: Annotated[int, Field(ge=0, le=1_000)] = 3
+    """How often workers that were lost are replaced."""
+
+
 class RunConfig(Section):
-    """How the stages are run; results do not depend on it."""
+    """How the stages are run; results do not depend on it, but for those of `train`."""
 
     engine: Literal["auto", "local", "ray"] = "auto"
     """Threads of this process, or a Ray cluster; `auto` takes Ray from `ray_from_mib` of logs on."""
@@ -410,6 +450,7 @@ class RunConfig(Section):
     stall_minutes: Annotated[float, Field(gt=0.0, le=10_000.0)] = 30.0
     """A Ray run in which nothing is finished for so long fails and says what it waits for."""
     ray: RayConfig = RayConfig()
+    train: TrainConfig = TrainConfig()
 
 
 class Config(Section):
@@ -425,6 +466,7 @@ class Config(Section):
     consolidate: ConsolidateConfig = ConsolidateConfig()
     group: GroupConfig = GroupConfig()
     propagate: PropagateConfig = PropagateConfig()
+    relate: RelateConfig = RelateConfig()
     index: IndexConfig = IndexConfig()
     retrieve: RetrieveConfig = RetrieveConfig()
     run: RunConfig = RunConfig()

@@ -66,6 +66,10 @@ class FlatVectors:
         # Copied, since FAISS's own kernel for rows by number shares the work among threads that wait for each other.
         return _inner_products(given, self._matrix[rows])
 
+    def vectors(self, rows: npt.NDArray[np.int64]) -> Vectors:
+        """Return the vectors of some rows, float32 `[len(rows), d]`."""
+        return np.zeros((len(rows), self._index.d), np.float32) if self._matrix is None else self._matrix[rows]
+
     def _checked(self, query: Vectors) -> Vectors:
         if query.shape != (self._index.d,):
             raise VectorError(f"the query vector has shape {query.shape}; the index has {self._index.d} dimensions")

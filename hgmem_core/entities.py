@@ -11,7 +11,7 @@ from hgmem_core.tokens import fold
 
 _NAME = r"\p{Lu}[\p{L}\p{M}\p{N}]*(?:[&'’.-][\p{L}\p{N}]+)*"
 _RUN = regex.compile(rf"(?<![\p{{Latin}}\p{{N}}'’]){_NAME}(?: (?:of |de |da |del |la |van |von |the )?{_NAME})*")
-_QUOTED = regex.compile(r"[\"“]([^\"“”]{2,60})[\"”]|《([^》]{1,60})》|「([^」]{1,40})」|『([^』]{1,40})』")
+QUOTED = regex.compile(r"[\"“]([^\"“”]{2,60})[\"”]|《([^》]{1,60})》|「([^」]{1,40})」|『([^』]{1,40})』")
 _WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{M}\p{N}]*(?:[-'’.][\p{L}\p{M}\p{N}]+)*(?:\+\+|#)?")
 _CALENDAR = frozenset(MONTHS) | frozenset(
     "monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun".split()
@@ -47,7 +47,7 @@ def entities(sentences: Sequence[str], known: frozenset[str], names: Names) -> l
     for sentence in sentences:
         if sentence.isupper() and " " in sentence:
             continue  # shouting
-        for match in _QUOTED.finditer(sentence):
+        for match in QUOTED.finditer(sentence):
             title = next(group for group in match.groups() if group).strip(" ,.!?")
             if title and not title[0].islower():
                 found.setdefault(fold(title), title)

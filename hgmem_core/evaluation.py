@@ -46,7 +46,16 @@ class Scores:
         return Scores((*self.metrics, name), self.conversations, self.groups, grown)
 
 
-def question_scores(run: pa.Table, queries: pa.Table, qrels: pa.Table, recipes: Sequence[str]) -> Scores:
+def mean_scores(scores: Sequence[Scores]) -> Scores:
+    """Return the mean over several runs of the same questions and recipes, question by question."""
+    first = scores[0]
+    values = {recipe: np.mean([one.values[recipe] for one in scores], axis=0) for recipe in first.values}
+    return Scores(first.metrics, first.conversations, first.groups, values)
+
+
+def question_scores(
+    run: pa.Table, queries: pa.Table, qrels: pa.Table, recipes: Sequence[str], metrics: Sequence[str]
+) -> Scores:
     """Score every question under every recipe.
 
     A question for which a recipe returned nothing counts with 0, not as absent.
@@ -56,6 +65,7 @@ def question_scores(run: pa.Table, queries: pa.Table, qrels: pa.Table, recipes: 
         queries: QUERY.
         qrels: QREL; every query has at least one row.
         recipes: The recipes that were asked, in their order: one may have found nothing at all.
+        metrics: Names of `METRICS`.
     """
     relevant: defaultdict[str, set[str]] = defaultdict(set)
     for query_id, turn in zip(qrels.column("query_id").to_pylist(), qrels.column("turn_id").to_pylist(), strict=True):
@@ -67,11 +77,11 @@ def question_scores(run: pa.Table, queries: pa.Table, qrels: pa.Table, recipes: 
     asked = queries.column("query_id").to_pylist()
     values = {
         recipe: np.array(
-            [[metric(ranked[recipe, one], relevant[one]) for metric in METRICS.values()] for one in asked], float
-        ).reshape(len(asked), len(METRICS))
+            [[METRICS[name](ranked[recipe, one], relevant[one]) for name in metrics] for one in asked], float
+        ).reshape(len(asked), len(metrics))
         for recipe in dict.fromkeys(recipes)
     }
-    return Scores(tuple(METRICS), queries.column("namespace").to_pylist(), queries.column("group").to_pylist(), values)
+    return Scores(tuple(metrics), queries.column("namespace").to_pylist(), queries.column("group").to_pylist(), values)
 
 
 def result_rows(scores: Scores, groups: Mapping[str, Set[str]]) -> list[dict[str, Any]]:

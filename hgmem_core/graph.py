@@ -58,7 +58,7 @@ class GraphError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class GraphTables:
-    """What the stages say of a bucket: TOPIC, EPISODE, FACT, INCIDENCE, and EMBEDDING base and propagated."""
+    """What the stages say of a bucket: TOPIC, EPISODE, FACT, INCIDENCE, EMBEDDING base and propagated, RELATION."""
 
     topics: pa.Table
     episodes: pa.Table
@@ -66,6 +66,8 @@ class GraphTables:
     incidences: pa.Table
     base: pa.Table
     propagated: pa.Table
+    turn_relations: pa.Table
+    fact_relations: pa.Table
 
 
 @dataclass(frozen=True, slots=True)

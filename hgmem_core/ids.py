@@ -115,6 +115,16 @@ def check_namespace(namespace: object) -> str:
     return namespace
 
 
+def rows_of(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return the row of each id among those that are `known`, -1 where it is null or none of them.
+
+    >>> rows_of(pa.chunked_array([["b", "x"]]), pa.chunked_array([["a", "b"]])).tolist()
+    [1, -1]
+    """
+    found = pc.index_in(ids, value_set=known.combine_chunks(), skip_nulls=True)
+    return np.asarray(pc.fill_null(found, -1).to_numpy(), np.int64)
+
+
 def digest_of_parts(parts: Iterable[bytes | str]) -> str:
     """Return 32 hex digits for a sequence of byte strings or texts, each written with its length."""
     digest = hashlib.blake2b(digest_size=16)

@@ -1,4 +1,4 @@
-"""A bucket's index: node rows, packed postings and vectors, built from its tables.
+"""A bucket's index: node rows, packed postings, vectors and event graphs, built from its tables.
 
 Rows of a namespace are contiguous. Every unit of `hgmem_core.units` has postings. Of the units only turns have vectors,
 of their dated texts: the vector of a window is the normalised mean of its turns', so its cosine is the sum of their
@@ -19,13 +19,14 @@ from hgmem_core.config import IndexConfig
 from hgmem_core.graph import GRAPH_NODE, LEVELS, GraphRows, GraphTables, edge_products
 from hgmem_core.lexical import Floats, Ints, Postings, score_postings
 from hgmem_core.lineage import spans
+from hgmem_core.relation_rows import relation_rows
 from hgmem_core.schemas import TURN, TableSchema, namespace_ranges
 from hgmem_core.tokens import tokenizer
-from hgmem_core.units import AFTER, BEFORE, UNITS, session_spans, turn_terms, unit_counts
+from hgmem_core.units import AFTER, BEFORE, UNITS, session_numbers, session_spans, turn_terms, unit_counts
 from hgmem_core.vector_rows import aligned_vectors
 
-INDEX_REVISION = 2
-"""Raised when equal turns and vectors give other index files."""
+INDEX_REVISION = 3
+"""Raised when equal turns, vectors and relations give other index files."""
 
 NODE = TableSchema(
     "NODE",
@@ -75,15 +76,21 @@ NAMESPACE = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class BucketIndex:
-    """What `build_index` makes of a bucket; vectors are float32 `[rows, dimension]`, zero where there is none."""
+    """What `build_index` makes of a bucket; vectors are float32 `[rows, dimension]`, zero where there is none.
+
+    Turns have tuned vectors, of a dimension of their own, only where somebody asked for them.
+    """
 
     namespaces: pa.Table
     nodes: pa.Table
     graph_nodes: pa.Table
     postings: pa.Table
+    turn_relations: pa.Table
+    fact_relations: pa.Table
     vectors: Floats
     graph_vectors: Floats
     propagated_vectors: Floats
+    tuned_vectors: Floats | None = None
 
 
 def build_index(
@@ -92,6 +99,7 @@ def build_index(
     graph: GraphTables,
     config: IndexConfig,
     propagation: float,
+    tuned: pa.Table | None = None,
 ) -> BucketIndex:
     """Index the turns and the hypergraph of one bucket.
 
@@ -101,6 +109,7 @@ def build_index(
         graph: What the other stages say of these turns; every turn is in an episode.
         config: Language of stems, BM25 constants.
         propagation: λ with which the propagated vectors were made.
+        tuned: EMBEDDING rows of level `turn`, variant `tuned`; None for no such vectors.
     """
     vectors, has_vector = aligned_vectors(turns.column("turn_id"), embeddings)
     columns = {name: np.zeros(turns.num_rows, np.int32) for name in ("session", "episode", "id_rank")}
@@ -115,7 +124,7 @@ def build_index(
         rows = turns.slice(start, stop - start)
         terms = turn_terms(rows, tokenize)
         own = graph_rows.of(namespace, rows.column("turn_id").to_pylist(), terms, tokenize)
-        session = _session_numbers(rows)
+        session = session_numbers(rows)
         columns["session"][start:stop] = session
         columns["episode"][start:stop] = own.episode
         columns["id_rank"][start:stop] = _ranks(rows.column("turn_id"))
@@ -137,9 +146,12 @@ def build_index(
         nodes=pa.Table.from_arrays(arrays, schema=NODE.arrow),
         graph_nodes=graph_nodes,
         postings=_postings_table(tokens, postings),
+        turn_relations=relation_rows(graph.turn_relations, turns, "turn_id"),
+        fact_relations=relation_rows(graph.fact_relations, graph.facts, "fact_id"),
         vectors=vectors,
         graph_vectors=base,
         propagated_vectors=propagated,
+        tuned_vectors=None if tuned is None else aligned_vectors(turns.column("turn_id"), tuned)[0],
     )
 
 
@@ -147,6 +159,7 @@ def splice_indexes(old: BucketIndex, new: BucketIndex, kept: Set[str]) -> Bucket
     """Return the index of `old` for the namespaces in `kept` and of `new` for all of its own, sorted by namespace.
 
     Equal, to the bit, to an index built of all their tables at once: no row of one namespace depends on another's.
+    Both have tuned vectors, or none has.
     """
     parts = [
         _part(new if is_new else old, start, stop)
@@ -154,14 +167,15 @@ def splice_indexes(old: BucketIndex, new: BucketIndex, kept: Set[str]) -> Bucket
     ] or [new]
     tables = {
         name: pa.concat_tables([getattr(part, name) for part in parts]).combine_chunks()
-        for name in ("namespaces", "nodes", "graph_nodes", "postings")
+        for name in ("namespaces", "nodes", "graph_nodes", "postings", "turn_relations", "fact_relations")
     }
     vectors = {
         name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("vectors", "graph_vectors", "propagated_vectors")
+        for name in ("vectors", "graph_vectors", "propagated_vectors", "tuned_vectors")
+        if new.tuned_vectors is not None or name != "tuned_vectors"
     }
     sizes = _sizes(tables["namespaces"])
-    for name, counts in zip(("first_row", "first_token", "first_node"), sizes, strict=True):
+    for name, counts in zip(("first_row", "first_token", "first_node"), sizes[:3], strict=True):
         first = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
         place = NAMESPACE.get_field_index(name)
         tables["namespaces"] = tables["namespaces"].set_column(
@@ -172,7 +186,7 @@ def splice_indexes(old: BucketIndex, new: BucketIndex, kept: Set[str]) -> Bucket
 
 def _part(index: BucketIndex, start: int, stop: int) -> BucketIndex:
     """Return the part of an index that belongs to a run of its namespaces."""
-    rows, tokens, nodes = (
+    rows, tokens, nodes, facts = (
         slice(int(sizes[:start].sum()), int(sizes[:stop].sum())) for sizes in _sizes(index.namespaces)
     )
     return BucketIndex(
@@ -180,16 +194,21 @@ def _part(index: BucketIndex, start: int, stop: int) -> BucketIndex:
         nodes=index.nodes.slice(rows.start, rows.stop - rows.start),
         graph_nodes=index.graph_nodes.slice(nodes.start, nodes.stop - nodes.start),
         postings=index.postings.slice(tokens.start, tokens.stop - tokens.start),
+        turn_relations=index.turn_relations.slice(rows.start, rows.stop - rows.start),
+        fact_relations=index.fact_relations.slice(facts.start, facts.stop - facts.start),
         vectors=index.vectors[rows],
         graph_vectors=index.graph_vectors[nodes],
         propagated_vectors=index.propagated_vectors[nodes],
+        tuned_vectors=None if index.tuned_vectors is None else index.tuned_vectors[rows],
     )
 
 
-def _sizes(namespaces: pa.Table) -> tuple[Ints, Ints, Ints]:
-    """Return how many turns, tokens and graph nodes each namespace has."""
-    columns = {name: np.asarray(namespaces.column(name).to_numpy(), np.int64) for name in _COUNTS}
-    return columns["rows"], columns["tokens"], columns["topics"] + columns["episodes"] + columns["facts"]
+def _sizes(namespaces: pa.Table) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return how many turns, tokens, graph nodes and facts each namespace has."""
+    rows, tokens, topics, episodes, facts = (
+        np.asarray(namespaces.column(name).to_numpy(), np.int64) for name in _COUNTS
+    )
+    return rows, tokens, topics + episodes + facts, facts
 
 
 _COUNTS = ("rows", "tokens", "topics", "episodes", "facts")
@@ -207,11 +226,6 @@ def _graph_nodes(rows: list[dict[str, Any]], graph: GraphTables, propagation: fl
     columns |= {"has_vector": has_vector, "edge_dot": dot, "edge_square": square}
     arrays = [pa.array(columns.get(field.name, []), field.type) for field in GRAPH_NODE.arrow]
     return pa.Table.from_arrays(arrays, schema=GRAPH_NODE.arrow), base, propagated
-
-
-def _session_numbers(rows: pa.Table) -> npt.NDArray[np.int32]:
-    codes = rows.column("session_id").combine_chunks().dictionary_encode().indices
-    return np.asarray(codes.to_numpy(), np.int32)  # sorted by session, so first seen is first in order
 
 
 def _ranks(ids: pa.ChunkedArray) -> npt.NDArray[np.int32]:

@@ -40,6 +40,7 @@ def reciprocal_rank(ranked: Sequence[str], relevant: Collection[str]) -> float:
 
 METRICS: MappingProxyType[str, Metric] = MappingProxyType(
     {
+        "recall@2": lambda ranked, relevant: recall(ranked, relevant, 2),
         "recall@5": lambda ranked, relevant: recall(ranked, relevant, 5),
         "recall@10": lambda ranked, relevant: recall(ranked, relevant, 10),
         "recall@20": lambda ranked, relevant: recall(ranked, relevant, 20),
@@ -50,4 +51,4 @@ METRICS: MappingProxyType[str, Metric] = MappingProxyType(
         "all@10": lambda ranked, relevant: all_found(ranked, relevant, 10),
     }
 )
-"""The metrics of an evaluation, by name; each takes a ranking and a non-empty set of relevant ids."""
+"""What an evaluation may measure, by name; each takes a ranking and a non-empty set of relevant ids."""

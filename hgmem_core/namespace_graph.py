@@ -24,6 +24,10 @@ class VectorRows(Protocol):
         """Return the same for some rows, float32 `[len(rows)]`."""
         ...
 
+    def vectors(self, rows: Ints) -> Floats:
+        """Return the vectors of some rows, float32 `[len(rows), dimension]`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Lists:
@@ -111,6 +115,10 @@ class NamespaceGraph:
         if nodes is not None:
             dot, square = dot[nodes], square[nodes]
         return propagated_cosines(moved if same else base, moved, dot, square, self._propagation, weight)
+
+    def fact_vectors(self, facts: Ints) -> Floats:
+        """Return the vectors of some facts, unit or zeros, float32 `[len(facts), dimension]`."""
+        return self._base.vectors(self._first_vector + self._slices["fact"].start + facts)
 
     @cached_property
     def episodes_of_topic(self) -> Lists:

@@ -2,21 +2,26 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hgmem_core.graph import LEVELS, Level
 from hgmem_core.lexical import Floats, Ints, add_scores
 from hgmem_core.namespace_graph import NamespaceGraph, VectorRows
+from hgmem_core.relation_rows import relations_of
+from hgmem_core.relations import GraphName, Relations
 from hgmem_core.schemas import TIME
 from hgmem_core.tokens import fold
-from hgmem_core.turns import UNKNOWN_TIME
+from hgmem_core.turns import UNKNOWN_TIME, moment
 from hgmem_core.units import AFTER, BEFORE, UNITS, Unit, session_spans
 
 
@@ -41,16 +46,20 @@ class BucketFiles:
 
     Attributes:
         propagation: λ with which the propagated vectors were made.
+        tuned_vectors: Of the turns, too; None where a version has none.
     """
 
     namespaces: pa.Table
     nodes: pa.Table
     graph_nodes: pa.Table
     postings: pa.Table
+    turn_relations: pa.Table
+    fact_relations: pa.Table
     vectors: VectorRows
     graph_vectors: VectorRows
     propagated_vectors: VectorRows
     propagation: float
+    tuned_vectors: VectorRows | None = None
 
 
 class IndexReader:
@@ -63,6 +72,8 @@ class IndexReader:
         self._nodes = files.nodes.combine_chunks()
         self._graph_nodes = files.graph_nodes.combine_chunks()
         self._postings = files.postings.combine_chunks()
+        facts = files.namespaces.column("facts").to_pylist()
+        self._first_fact = dict(zip(self._ranges, accumulate(facts, initial=0), strict=False))
 
     def namespaces(self) -> list[str]:
         """The namespaces of the bucket, in order."""
@@ -89,6 +100,11 @@ class IndexReader:
             files.vectors,
             found["first_row"],
             graph,
+            {
+                "turn": files.turn_relations.slice(found["first_row"], found["rows"]),
+                "fact": files.fact_relations.slice(self._first_fact[namespace], found["facts"]),
+            },
+            files.tuned_vectors,
         )
 
 
@@ -96,13 +112,23 @@ class NamespaceIndex:
     """The rows, postings and vectors of one namespace. Arrays are views; row numbers count from its first turn."""
 
     def __init__(
-        self, nodes: pa.Table, postings: pa.Table, vectors: VectorRows, first_vector: int, graph: NamespaceGraph
+        self,
+        nodes: pa.Table,
+        postings: pa.Table,
+        vectors: VectorRows,
+        first_vector: int,
+        graph: NamespaceGraph,
+        relations: Mapping[GraphName, pa.Table],
+        tuned_vectors: VectorRows | None,
     ) -> None:
         """Take slices that hold one namespace and nothing else; its vectors begin at row `first_vector`."""
         self.nodes = nodes
         self.graph = graph
         self._vectors = vectors
+        self._tuned_vectors = tuned_vectors
         self._first_vector = first_vector
+        self._relation_rows = relations
+        self._relations: dict[GraphName, Relations] = {}
         self.session = _numpy(nodes, "session")
         self.episode = _numpy(nodes, "episode")
         self.sessions = int(self.session[-1]) + 1
@@ -147,10 +173,40 @@ class NamespaceIndex:
         return ids
 
     @cached_property
+    def session_length(self) -> Ints:
+        """How many turns each session has."""
+        return np.asarray(np.bincount(self.session, minlength=self.sessions), np.int64)
+
+    @cached_property
+    def text_length(self) -> Floats:
+        """The logarithm of one plus the characters of each turn's text, float32 `[turns]`."""
+        lengths = pc.utf8_length(_single(self.nodes, "text")).to_numpy(zero_copy_only=False)
+        return np.asarray(np.log1p(lengths), np.float32)
+
+    @cached_property
+    def asks(self) -> Floats:
+        """1 for each turn with a question mark, else 0, float32 `[turns]`."""
+        found = pc.match_substring_regex(_single(self.nodes, "text"), "[?？]")
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.float32)
+
+    @cached_property
+    def has_attachment(self) -> Floats:
+        """1 for each turn with an attachment, else 0, float32 `[turns]`."""
+        found = pc.not_equal(_single(self.nodes, "attachments"), "[]")
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.float32)
+
+    @cached_property
     def speakers(self) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The distinct speakers, and for each turn the number of its own, -1 where it has none."""
         encoded = _single(self.nodes, "speaker").dictionary_encode()
         return encoded.dictionary.to_pylist(), np.asarray(encoded.indices.fill_null(-1).to_numpy(), np.int32)
+
+    @cached_property
+    def log_span(self) -> tuple[datetime, datetime] | None:
+        """When the first and the last turn were said whose times are known; None without any."""
+        known = self.said_at_us[self.said_at_us != UNKNOWN_TIME]
+        first, last = (moment(int(end)) for end in (known.min(), known.max())) if len(known) else (None, None)
+        return (first, last) if first is not None and last is not None else None
 
     @cached_property
     def speaker_phrases(self) -> list[str]:
@@ -180,6 +236,12 @@ class NamespaceIndex:
                 self._known[term] = known
         return known
 
+    def relations(self, graph: GraphName) -> Relations:
+        """Return the event graph of the turns, numbered by their rows, or of the facts, numbered within their level."""
+        if graph not in self._relations:
+            self._relations[graph] = relations_of(self._relation_rows[graph])
+        return self._relations[graph]
+
     def bm25(self, unit: Unit, term_numbers: Sequence[int]) -> Floats:
         """Return the BM25 score of each document of a unit, 0 without a match; a window or prior is its turn's."""
         offsets, rows, scores = self._lists[unit]
@@ -192,6 +254,25 @@ class NamespaceIndex:
     def cosines(self, query: Floats) -> Floats:
         """Return the cosine of each turn with the unit vector `query` `[dimension]`; 0 where a turn has no vector."""
         return self._vectors.products(query, self._first_vector, self._first_vector + len(self))
+
+    def tuned_cosines(self, query: Floats) -> Floats:
+        """Return the cosine of each turn's tuned vector with that of a query `[tuned dimension]`, 0 without one.
+
+        Raises:
+            ValueError: The index has no tuned vectors.
+        """
+        if self._tuned_vectors is None:
+            raise ValueError("the index has no tuned vectors: name their folder as encoder.tuned, and rebuild")
+        return self._tuned_vectors.products(query, self._first_vector, self._first_vector + len(self))
+
+    def turn_vector(self, row: int) -> Floats:
+        """Return the vector of the turn of a row, float32 `[dimension]`; zeros where it has none."""
+        vector: Floats = self._vectors.vectors(np.array([self._first_vector + row]))[0]
+        return vector
+
+    def turn_cosines(self, row: int, rows: Ints) -> Floats:
+        """Return the cosine of the turn of a row with those of others, float32 `[len(rows)]`."""
+        return self._vectors.products_of(self.turn_vector(row), self._first_vector + rows)
 
     def span_cosines(self, unit: Literal["window", "prior"], cosines: Floats) -> Floats:
         """Return the cosine of each window or prior: the sum of its turns' over the norm of the vectors' sum."""

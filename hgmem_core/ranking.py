@@ -20,11 +20,19 @@ NO_ROWS: Rows = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, analysed: its text, its search terms, its unit vector float32 `[dimension]` if a leg needs one."""
+    """A query, analysed.
+
+    Attributes:
+        text: As it was asked.
+        terms: Its search terms.
+        vector: Of unit length, float32 `[dimension]`, if the recipe needs one.
+        tuned: The same by what made the version's tuned vectors.
+    """
 
     text: str
     terms: tuple[str, ...]
     vector: Floats | None
+    tuned: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,19 @@ def finite_vector(query: Query, recipe: str) -> Floats:
     Raises:
         ValueError: There is none, or it is not finite.
     """
-    if query.vector is None or not np.isfinite(query.vector).all():
-        raise ValueError(f"recipe {recipe!r} needs a finite query vector")
-    return query.vector
+    return _finite(query.vector, recipe, "a finite query vector")
+
+
+def finite_tuned_vector(query: Query, recipe: str) -> Floats:
+    """Return the query's vector by what made the tuned vectors.
+
+    Raises:
+        ValueError: There is none, or it is not finite.
+    """
+    return _finite(query.tuned, recipe, "a finite query vector of the version's tuned encoder")
+
+
+def _finite(vector: Floats | None, recipe: str, what: str) -> Floats:
+    if vector is None or not np.isfinite(vector).all():
+        raise ValueError(f"recipe {recipe!r} needs {what}")
+    return vector

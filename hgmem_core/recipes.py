@@ -94,7 +94,79 @@ class CoarseToFine:
     fact_context: bool = True
 
 
-AnyRecipe = Recipe | Blend | CoarseToFine
+@dataclass(frozen=True, slots=True)
+class Hage:
+    """HAGE's retrieval: walks over the event graph from the best turns of flat search; see `hgmem_core.hage`.
+
+    Attributes:
+        scores: What S_ij is: `fixed`, cos(q, v_j) times a weight of the relation's kind; `intent`, the same with the
+            weights that the query gives to kinds; `router`, a share of the cosine and one of a learned weight.
+        trained: What was learned for it, if anything: the router, the features of relations, or both.
+        width: Paths kept from each start; 1 is a greedy walk.
+        starts: Anchors that walks begin at.
+        hops: The most steps of a walk.
+    """
+
+    name: str
+    scores: Literal["fixed", "intent", "router"]
+    trained: Literal["both", "router", "features"] | None = None
+    width: int = 1
+    starts: int = 5
+    hops: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Magma:
+    """MAGMA's retrieval over the same graph: breadth first from the best turns of flat search, nothing learned.
+
+    Attributes:
+        kind: The share in a step's score of how much the kind of question follows the kind of relation.
+        cosine: The share of cos(q, v_j).
+        width: New turns that each level goes on from.
+        budget: The most turns visited.
+        starts: Anchors to begin at.
+        hops: Levels.
+    """
+
+    name: str
+    kind: float = 0.6
+    cosine: float = 0.4
+    width: int = 10
+    budget: int = 50
+    starts: int = 5
+    hops: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedFlat:
+    """Boosted trees that order the best turns of flat search; see `hgmem_core.learned_flat`.
+
+    Attributes:
+        layout: What they are told of a turn: `flat`, `deep` with the levels of the hypergraph, or `tuned` with tuned
+            vectors, too; see `hgmem_core.turn_features`.
+        candidates: How many turns they order.
+    """
+
+    name: str
+    layout: Literal["flat", "deep", "tuned"] = "flat"
+    candidates: int = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Flat search ordered by trees, and a frontier of facts that grows from it; see `hgmem_core.routed`.
+
+    Attributes:
+        flat: What the trees order, and what they are told.
+        budget: How many facts may be expanded.
+    """
+
+    name: str
+    flat: LearnedFlat
+    budget: int = 24
+
+
+AnyRecipe = Recipe | Blend | CoarseToFine | Hage | Magma | LearnedFlat | Routed
 
 
 class RecipeError(ValueError):
@@ -129,9 +201,34 @@ RECIPES: MappingProxyType[str, AnyRecipe] = MappingProxyType(
             CoarseToFine("hypermem:lambda=0", propagation=0.0),
             CoarseToFine("hypermem:lambda=0.5", propagation=0.5),
             CoarseToFine("hypermem:lambda=1", propagation=1.0),
+            LearnedFlat("learned-flat"),
+            LearnedFlat("learned-flat:hypergraph", "deep"),
+            LearnedFlat("learned-flat:tuned", "tuned"),
+            Routed("routed", LearnedFlat("learned-flat:hypergraph", "deep")),
+            Routed("routed:tuned", LearnedFlat("learned-flat:tuned", "tuned")),
+            Magma("magma-static"),
+            Hage("hage", "router", "both"),
+            Hage("hage:beam", "router", "both", width=4),
+            Hage("hage:static", "fixed"),
+            Hage("hage:scored-edges", "intent"),
+            Hage("hage:trainable-edges", "router", "features"),
+            Hage("hage:trainable-router", "router", "router"),
         )
     }
 )
+
+
+def model_name(recipe: AnyRecipe) -> str | None:
+    """Return the name of the model that a recipe needs, under which it is trained and kept; None if it needs none."""
+    if isinstance(recipe, LearnedFlat | Routed):
+        return recipe.name
+    if isinstance(recipe, Hage) and recipe.trained is not None:
+        return {"both": "hage", "router": "hage:trainable-router", "features": "hage:trainable-edges"}[recipe.trained]
+    return None
+
+
+MODEL_FREE = tuple(name for name, recipe in RECIPES.items() if model_name(recipe) is None)
+"""The names of the recipes that need no trained model."""
 
 DEFAULT_RECIPE = "hypergraph"
 """What `default` stands for; a version records it, so that a later default does not change its answers."""
@@ -147,6 +244,12 @@ def find_recipe(name: str, default: str = DEFAULT_RECIPE) -> AnyRecipe:
     if recipe is None:
         raise RecipeError(f"no recipe {name!r}; there are default, {', '.join(RECIPES)}")
     return recipe
+
+
+def needs_tuned(recipe: AnyRecipe) -> bool:
+    """Tell whether a recipe reads tuned vectors, which a version has only if they were asked for."""
+    flat = recipe.flat if isinstance(recipe, Routed) else recipe
+    return isinstance(flat, LearnedFlat) and flat.layout == "tuned"
 
 
 def needs_vector(recipe: AnyRecipe) -> bool:

@@ -4,8 +4,8 @@ Strings are `large_string`, so that a block of text may exceed 2 GiB; times are 
 metadata is a JSON string. Every table starts with `namespace` and is sorted by its key.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -166,6 +166,34 @@ def embedding_schema(dimension: int) -> TableSchema:
         {"level": STRING, "node_id": STRING, "variant": STRING, "vector": pa.list_(pa.float32(), dimension)},
         {},
     )
+
+
+def relation_schema(layout: Sequence[str]) -> TableSchema:
+    """Return RELATION for features that `layout` names in their order; it is in the schema's metadata, too.
+
+    A row is a directed relation between two nodes of one `graph`, `turn` or `fact`; see `hgmem_core.relations`.
+    """
+    features = pa.list_(pa.field("item", pa.float32(), nullable=False), len(layout))
+    table = _table(
+        "RELATION",
+        "graph source_id target_id",
+        {"graph": STRING, "source_id": STRING, "target_id": STRING, "features": features},
+        {},
+    )
+    return replace(table, arrow=with_layout(table.arrow, layout))
+
+
+def with_layout(schema: pa.Schema, layout: Sequence[str]) -> pa.Schema:
+    """Return a schema whose metadata names the features of its relations; see `layout_of`."""
+    return schema.with_metadata({**schema.metadata, _LAYOUT: " ".join(layout).encode()})
+
+
+def layout_of(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the names of the features of relations, in their order."""
+    return tuple(schema.metadata[_LAYOUT].decode().split())
+
+
+_LAYOUT = b"hgmem.layout"
 
 
 def conform(table: pa.Table, schema: TableSchema) -> pa.Table:

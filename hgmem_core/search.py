@@ -7,9 +7,14 @@ from datetime import datetime
 import numpy as np
 
 from hgmem_core.blend import blend
+from hgmem_core.boosted import ForestError
+from hgmem_core.frontier import all_odds
+from hgmem_core.hage import HageWeights, find_anchors, hage_rank, magma_rank, period_of
 from hgmem_core.hypermem import Chosen, coarse_to_fine, scores_of_turns, turns_of
+from hgmem_core.learned_flat import TurnRanker, find_candidates, learned_order
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex
+from hgmem_core.query_analysis import QueryAnalysis, analyse_query
 from hgmem_core.ranking import (
     EmptyReason,
     ListScores,
@@ -23,8 +28,24 @@ from hgmem_core.ranking import (
     finite_vector,
     speaker_factors,
 )
-from hgmem_core.recipes import DEPTH, RRF_K, AnyRecipe, Blend, CoarseToFine, Leg, Recipe, needs_vector
+from hgmem_core.recipes import (
+    DEPTH,
+    RRF_K,
+    AnyRecipe,
+    Blend,
+    CoarseToFine,
+    Hage,
+    LearnedFlat,
+    Leg,
+    Magma,
+    Recipe,
+    Routed,
+    model_name,
+    needs_vector,
+)
 from hgmem_core.rerank import RerankError, order_anew
+from hgmem_core.routed import RoutedWeights, routed_order
+from hgmem_core.trained import Trained, TrainedModelError
 from hgmem_core.turns import UNKNOWN_TIME, microseconds, moment
 
 
@@ -86,6 +107,7 @@ def rank_turns(
     k: int,
     reranker: Reranker | None = None,
     explain: bool = False,
+    trained: Trained | None = None,
 ) -> Ranking:
     """Rank the turns of a namespace that pass the filters; at most `k`, ties by id.
 
@@ -102,13 +124,18 @@ def rank_turns(
         reranker: Orders the best turns anew, or for a coarse-to-fine recipe the best candidates of each stage; scores
             are 1 / rank then. One that fails leaves the recipe's own order, and the ranking says why.
         explain: Whether to keep what each list says.
+        trained: The model of a recipe that has one.
+
+    Raises:
+        TrainedModelError: The recipe needs a model and none is given, or one of another recipe or layout.
     """
     if reranker is None:
-        return _rank(index, query, recipe, filters, k, None, explain)
+        return _rank(index, query, recipe, filters, k, None, explain, trained)
     try:
-        ranking = _rank(index, query, recipe, filters, k, reranker, explain)
+        ranking = _rank(index, query, recipe, filters, k, reranker, explain, trained)
     except RerankError as error:
-        return replace(_rank(index, query, recipe, filters, k, None, explain), rerank_failure=str(error))
+        own = _rank(index, query, recipe, filters, k, None, explain, trained)
+        return replace(own, rerank_failure=str(error))
     return replace(ranking, reranked=len(ranking.rows) > 0)
 
 
@@ -120,35 +147,125 @@ def _rank(
     k: int,
     reranker: Reranker | None,
     explain: bool,
+    trained: Trained | None,
 ) -> Ranking:
     """Rank; a reranker's failure is raised."""
     numbers = np.array(index.term_numbers(query.terms), np.int64)
     if not query.terms or (not len(numbers) and not needs_vector(recipe)):
         return empty_ranking("no_query_terms")
-    passes = _passing(index, filters)
+    passes = passing(index, filters)
     if passes is not None and not passes.any():
         return empty_ranking("nothing_passes_the_filters")
-    as_of_us = None if filters.as_of is None else microseconds(filters.as_of)
     if isinstance(recipe, CoarseToFine):
+        as_of_us = _as_of_us(filters)
         chosen = coarse_to_fine(index, query, numbers, recipe, passes, as_of_us, reranker)
         return _ranked(index, chosen, passes, k, explain)
+    asked = _Asked(index, query, numbers, filters, passes)
+    found = _own_order(asked, recipe, k if reranker is None else max(k, reranker.candidates), explain, trained)
+    if reranker is None or not len(found.rows):
+        return replace(found, reason=None if len(found.rows) else "no_match")
+    read = found.rows[: reranker.candidates]
+    anew = reranker.scores(query, "turn", read)
+    best = order_anew(found.rows, anew, index.id_order)
+    legs = {**found.legs, "rerank": _read_scores(len(index), read, anew, best[: len(read)])} if explain else {}
+    return Ranking(best[:k], _by_rank(len(best[:k])), legs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A query with what is known of it in a namespace: its terms' numbers, and which turns pass the filters."""
+
+    index: NamespaceIndex
+    query: Query
+    numbers: Rows
+    filters: Filters
+    passes: Mask | None
+
+    def analysis(self) -> QueryAnalysis:
+        """Analyse the question; relative times in it count from `as_of`, without one from the end of the log."""
+        return analyse_query(self.query.text, self.index.speakers[0], self.filters.as_of, self.index.log_span)
+
+
+def _own_order(asked: _Asked, recipe: AnyRecipe, depth: int, explain: bool, trained: Trained | None) -> Ranking:
+    """Rank by a recipe's own scores."""
+    index, query, passes = asked.index, asked.query, asked.passes
+    if isinstance(recipe, LearnedFlat | Routed):
+        return _learned_ranking(asked, recipe, depth, explain, trained)
+    if isinstance(recipe, Hage | Magma):
+        return _walked_ranking(asked, recipe, depth, trained)
     if isinstance(recipe, Blend):
-        scores, parts = blend(index, query, numbers, recipe, as_of_us)
+        scores, parts = blend(index, query, asked.numbers, recipe, _as_of_us(asked.filters))
         legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
         candidates = np.arange(len(index))
+    elif isinstance(recipe, Recipe):
+        scores, candidates, legs = _ranked_lists(index, query, asked.numbers.tolist(), recipe, passes, explain)
     else:
-        scores, candidates, legs = _ranked_lists(index, query, numbers.tolist(), recipe, passes, explain)
+        raise TypeError(f"recipe {recipe.name!r} ranks no turns of its own")
     if passes is not None:
         candidates = candidates[passes[candidates]]  # a session's rank reaches all its turns
-    best = best_rows(scores, candidates, k if reranker is None else max(k, reranker.candidates), index.id_order)
-    if reranker is None or not len(best):
-        return Ranking(best, scores[best], legs, None if len(best) else "no_match")
-    read = best[: reranker.candidates]
-    anew = reranker.scores(query, "turn", read)
-    best = order_anew(best, anew, index.id_order)
+    best = best_rows(scores, candidates, depth, index.id_order)
+    return Ranking(best, scores[best], legs)
+
+
+def _learned_ranking(
+    asked: _Asked, recipe: LearnedFlat | Routed, depth: int, explain: bool, trained: Trained | None
+) -> Ranking:
+    index, query, passes = asked.index, asked.query, asked.passes
+    flat = recipe.flat if isinstance(recipe, Routed) else recipe
+    if not isinstance(trained, RoutedWeights if isinstance(recipe, Routed) else TurnRanker):
+        raise _no_model(recipe, trained)
+    if not finite_vector(query, recipe.name).any() and not len(asked.numbers):
+        return empty_ranking("no_match")
+    analysis, as_of_us = asked.analysis(), _as_of_us(asked.filters)
+    found = find_candidates(index, query, analysis, asked.numbers, flat, passes, as_of_us)
+    try:
+        if isinstance(trained, RoutedWeights) and isinstance(recipe, Routed):
+            rows, odds, frontier = routed_order(
+                index, query, analysis, found, trained, recipe.budget, depth, passes, as_of_us
+            )
+            own = {"odds": odds, "bonus": frontier.bonus}
+        elif isinstance(trained, TurnRanker):
+            rows, some = learned_order(index, found, trained, depth)
+            own = {"odds": all_odds(len(index), found.rows, some)}
+    except ForestError as error:
+        raise TrainedModelError(f"recipe {recipe.name!r}: {error}") from error
+    legs = {}
     if explain:
-        legs = {**legs, "rerank": _read_scores(len(index), read, anew, best[: len(read)])}
-    return Ranking(best[:k], _by_rank(len(best[:k])), legs)
+        legs = {name: ListScores(scores, _shared_ranks(scores)) for name, scores in {**found.lists, **own}.items()}
+    return Ranking(rows, _by_rank(len(rows)), legs)
+
+
+def _walked_ranking(asked: _Asked, recipe: Hage | Magma, depth: int, trained: Trained | None) -> Ranking:
+    index, analysis = asked.index, asked.analysis()
+    vector = finite_vector(asked.query, recipe.name)
+    cosines = index.cosines(vector)
+    intent = np.array(analysis.intent, np.float32)
+    relations = index.relations("turn")
+    anchors = find_anchors(index, vector, cosines, asked.numbers.tolist(), asked.passes, period_of(analysis))
+    if isinstance(recipe, Magma):
+        rows = magma_rank(index, cosines, relations, intent, anchors, recipe)
+    else:
+        weights = trained if isinstance(trained, HageWeights) else None
+        if weights is None and recipe.trained is not None:
+            raise _no_model(recipe, trained)
+        rows = hage_rank(index.id_order, vector, cosines, relations, weights, intent, anchors, recipe)
+    if asked.passes is not None:
+        rows = rows[asked.passes[rows]]  # walks may lead through what must not be shown
+    rows = rows[:depth]
+    return Ranking(rows, _by_rank(len(rows)))
+
+
+def _no_model(recipe: AnyRecipe, trained: Trained | None) -> TrainedModelError:
+    name = model_name(recipe)
+    given = "" if trained is None else f", and not the {type(trained).__name__} that is given"
+    return TrainedModelError(
+        f"recipe {recipe.name!r} needs the trained model {name!r}{given}: train it with python -m jobs.train, and name "
+        "its folder as retrieve.models"
+    )
+
+
+def _as_of_us(filters: Filters) -> int | None:
+    return None if filters.as_of is None else microseconds(filters.as_of)
 
 
 def _by_rank(size: int) -> Floats:
@@ -177,7 +294,7 @@ def _ranked(index: NamespaceIndex, chosen: Chosen, passes: Mask | None, k: int, 
     return Ranking(rows, _by_rank(len(rows)), legs, reason, chosen.episodes, chosen.facts, passes)
 
 
-def _passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
+def passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
     """Return which rows pass, or None if all do."""
     conditions: list[Mask] = []
     for times, first, until in (

@@ -205,6 +205,15 @@ def answers(sentences: Iterable[Sentence], words: Lexicon) -> bool:
     return False
 
 
+def asks(text: str) -> bool:
+    """Say whether a sentence of `text` is a question.
+
+    >>> asks("I moved to Lisbon. Did you know?"), asks("That is what I do.")
+    (True, False)
+    """
+    return any(_ASKS.search(sentence) for sentence in split_sentences(text))
+
+
 def is_hedged(text: str) -> bool:
     """Say whether the speaker is not sure."""
     return _HEDGE.search(text) is not None

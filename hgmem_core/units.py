@@ -25,6 +25,12 @@ AFTER = 2
 """Turns on either side of a window's centre."""
 
 
+def session_numbers(turns: pa.Table) -> npt.NDArray[np.int32]:
+    """Return the number of each turn's session, int32 `[n]`, of the TURN rows of one namespace."""
+    codes = turns.column("session_id").combine_chunks().dictionary_encode().indices
+    return np.asarray(codes.to_numpy(), np.int32)  # sorted by session, so first seen is first in order
+
+
 def session_spans(session: npt.NDArray[np.int32], before: int, after: int) -> tuple[Ints, Ints]:
     """Return for each row the first row and the row after the last of its span, cut at its session's ends."""
     rows = np.arange(len(session), dtype=np.int64)

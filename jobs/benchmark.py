@@ -6,6 +6,7 @@ python -m jobs.benchmark search --turns 50000 --encoder static
 python -m jobs.benchmark scale --engine local --turns 10000,100000,1000000 --out scale.json
 python -m jobs.benchmark incremental --engine ray --turns 100000 --out incremental.json
 python -m jobs.benchmark http
+python -m jobs.benchmark walks
 python -m jobs.benchmark plot scale.json incremental.json --out plots
 """
 
@@ -21,12 +22,16 @@ from hgmem_core.config import Config, ConfigError, InputConfig, StoreConfig, par
 from jobs.evaluate import source_commit
 from jobs.terminal import Bars, console, notices, override, plain_table, run_job, write_json
 from pipelines.benchmark import benchmark_build, benchmark_search, machine, synthetic_input
-from pipelines.evaluation import locomo_questions
+from pipelines.evaluation import open_task
 from pipelines.processes import ONE_THREAD, in_fresh_process
 from pipelines.scaling import benchmark_incremental, benchmark_scale
 from pipelines.synthetic import SyntheticLog, questions, write_log
 
 QUERIES = 200
+
+NEIGHBOURS = 37
+"""Of the node with most of them in the graph of a LoCoMo conversation, as HAGE makes it."""
+PLAIN_WALKS = 50
 
 
 def main(argv: Sequence[str]) -> int:
@@ -65,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     http.add_argument("--requests", type=_count, default=2_000, metavar="N")
     http.add_argument("--concurrency", type=_count, default=64, metavar="N", help="requests in flight, at most")
     http.add_argument("--latency-ms", type=_count, default=200, metavar="N", help="until the server answers")
+    walks = cases.add_parser("walks", help="walks of HAGE's policy a second with gradient, in one thread")
+    walks.add_argument("--batch", type=_count, default=256, metavar="N", help="walks at a time")
     for case, turns in ((build, 10_000), (search, 600)):
         case.add_argument("--data", type=Path, metavar="FILE", help="LoCoMo's own file; without one, a synthetic log")
         case.add_argument("--turns", type=_count, default=turns, metavar="N", help="of the synthetic log")
@@ -87,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         case.add_argument(
             "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help="change one setting"
         )
-    for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3), (http, 3)):
+    for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3), (http, 3), (walks, 5)):
         case.add_argument("--repeats", type=_count, default=repeats, metavar="N")
         case.add_argument("--work", type=Path, metavar="FOLDER", help="where logs and stores are made and removed")
         case.add_argument("--out", type=Path, metavar="FILE", help="where to write the result as JSON")
@@ -117,7 +124,7 @@ def _build(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str,
 def _search(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
     bars.start("search", None)
     if arguments.data:
-        queries = locomo_questions(arguments.data).queries.column("text").to_pylist()[:QUERIES]
+        queries = open_task("locomo", arguments.data).questions.queries.column("text").to_pylist()[:QUERIES]
     else:
         queries = questions(SyntheticLog(arguments.turns, 1), 0, QUERIES)
     free = arguments.encoder == "free"
@@ -145,7 +152,22 @@ def _http(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, 
     return benchmark_http(arguments.requests, arguments.concurrency, latency_seconds, arguments.repeats, bars)
 
 
-_CASES = {"build": _build, "search": _search, "scale": _scale, "incremental": _incremental, "http": _http}
+def _walks(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    # Imported here because no other case needs torch.
+    from pipelines.walk_benchmark import walk_benchmark
+
+    bars.start("walks", None)
+    return in_fresh_process(ONE_THREAD, walk_benchmark, NEIGHBOURS, arguments.batch, PLAIN_WALKS, arguments.repeats)
+
+
+_CASES = {
+    "build": _build,
+    "search": _search,
+    "scale": _scale,
+    "incremental": _incremental,
+    "http": _http,
+    "walks": _walks,
+}
 _DRAWN = ("search", "scale", "incremental")
 
 

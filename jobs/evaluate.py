@@ -1,7 +1,11 @@
-"""Evaluate retrieval or segmentation on a benchmark's own data.
+"""Evaluate retrieval, segmentation or abstention on a benchmark's own data.
 
 `python -m jobs.evaluate locomo --data locomo.json --recipes bm25,hybrid --out r.json`
+`python -m jobs.evaluate locomo --data locomo.json --cv --seeds 3 --recipes hypergraph,learned-flat --out cv.json`
+`python -m jobs.evaluate hotpotqa --data hotpot_dev_distractor_v1.json --recipes bm25,hybrid --out r.json`
+`python -m jobs.evaluate musique --data musique.json --corpus musique_corpus.json --recipes bm25,hybrid --out r.json`
 `python -m jobs.evaluate segmentation --data tiage --split dev --out r.json`
+`python -m jobs.evaluate abstention --data locomo.json --out r.json`
 """
 
 import argparse
@@ -13,7 +17,10 @@ from typing import Any
 
 from hgmem_core import segmentation_metrics
 from hgmem_core.config import Config, ConfigError
+from hgmem_core.encoding import Encoder
 from hgmem_core.metrics import METRICS
+from hgmem_core.tasks import BENCHMARKS
+from hgmem_core.tasks.task import Task
 from jobs.terminal import (
     Bars,
     add_config_arguments,
@@ -25,12 +32,14 @@ from jobs.terminal import (
     run_job,
     write_json,
 )
+from pipelines.abstention_evaluation import evaluate_abstention
 from pipelines.encoders import open_encoder
-from pipelines.evaluation import evaluate_locomo, locomo_questions, locomo_version
+from pipelines.evaluation import evaluate_task, open_task, task_version
+from pipelines.model_store import models_for
 from pipelines.rerankers import open_reranker
 from pipelines.segmentation_evaluation import evaluate_segmentation
 from pipelines.store import Store
-from pipelines.versions import open_version
+from pipelines.versions import Version, open_version
 
 
 def main(argv: Sequence[str]) -> int:
@@ -38,20 +47,31 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m jobs.evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("task", choices=["locomo", "segmentation"])
+    parser.add_argument("task", choices=[*BENCHMARKS, *_OTHERS])
     parser.add_argument(
         "--data", required=True, type=Path, metavar="PATH", help="the benchmark's own file; for segmentation its folder"
     )
-    parser.add_argument("--recipes", default="default", metavar="A,B", help="locomo: recipes to compare")
+    parser.add_argument(
+        "--corpus", type=Path, metavar="FILE", help="musique: the paragraphs, if not those of the questions"
+    )
+    parser.add_argument("--recipes", default="default", metavar="A,B", help="retrieval: recipes to compare")
     parser.add_argument("--split", default="dev", choices=["dev", "train"], help="segmentation: which part of the data")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write the result document")
-    parser.add_argument("--version", help="locomo: read this version of store.root instead of building one")
-    parser.add_argument("--baseline", metavar="A", help="locomo: report paired differences from this recipe")
-    parser.add_argument("--context-tokens", type=int, metavar="N", help="locomo: measure all@context under this budget")
+    parser.add_argument("--version", help="retrieval: read this version of store.root instead of building one")
+    parser.add_argument("--baseline", metavar="A", help="retrieval: report paired differences from this recipe")
+    parser.add_argument(
+        "--cv", action="store_true", help="retrieval: train recipes with one namespace left out, compare with the first"
+    )
+    parser.add_argument("--seeds", type=int, metavar="N", help="with --cv: how often each model is trained (1)")
+    parser.add_argument(
+        "--context-tokens", type=int, metavar="N", help="retrieval: measure all@context under this budget"
+    )
     add_config_arguments(parser)
     arguments = parser.parse_args(argv)
     config = load_config(arguments)
-    evaluate, show = _TASKS[arguments.task]
+    if arguments.corpus and not (arguments.task in BENCHMARKS and BENCHMARKS[arguments.task].takes_corpus):
+        raise ConfigError(f"--corpus: {arguments.task} has all in one file; leave it out")
+    evaluate, show = _OTHERS.get(arguments.task, (_retrieval, _show_retrieval))
     result = {**evaluate(arguments, config), "commit": source_commit()}
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
@@ -73,23 +93,28 @@ def source_commit() -> str | None:
         return None
 
 
-def _locomo(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
+def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
     recipes = [name.strip() for name in arguments.recipes.split(",") if name.strip()]
     if not recipes:
         raise ConfigError("--recipes names no recipe")
     if arguments.context_tokens is not None and arguments.context_tokens < 1:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
-    questions = locomo_questions(arguments.data)
+    if arguments.seeds is not None and (not arguments.cv or arguments.seeds < 1):
+        raise ConfigError("--seeds: goes with --cv, and is at least 1")
+    if arguments.cv and (arguments.baseline or arguments.context_tokens):
+        raise ConfigError("--cv: takes neither --baseline nor --context-tokens; recipes are compared with the first")
+    task = open_task(arguments.task, arguments.data, arguments.corpus)
     encoder = open_encoder(config.encoder)
     reranking = open_reranker(config.rerank)
     with Bars() as bars:
-        if arguments.version:
-            version = open_version(Store.open(config.store.root), arguments.version)
-        else:
-            version = locomo_version(arguments.data, config, encoder, cache_folder("evaluations"), now(), bars)
-        return evaluate_locomo(
-            arguments.data,
-            questions,
+        version = _version(arguments, task, config, encoder, bars)
+        if arguments.cv:
+            # Imported here, since training brings in torch and scikit-learn, which nothing else of this job needs.
+            from pipelines.cross_validation import cross_validate
+
+            return cross_validate(task, version, config, encoder, recipes, arguments.seeds or 1, bars)
+        return evaluate_task(
+            task,
             version,
             config,
             encoder,
@@ -98,7 +123,14 @@ def _locomo(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
             arguments.baseline,
             arguments.context_tokens,
             reranking,
+            models_for(config.retrieve.models, version),
         )
+
+
+def _version(arguments: argparse.Namespace, task: Task, config: Config, encoder: Encoder, bars: Bars) -> Version:
+    if arguments.version:
+        return open_version(Store.open(config.store.root), arguments.version)
+    return task_version(task, config, encoder, cache_folder("evaluations"), now(), bars)
 
 
 def _segmentation(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
@@ -107,11 +139,21 @@ def _segmentation(arguments: argparse.Namespace, config: Config) -> dict[str, An
         return evaluate_segmentation(arguments.data, arguments.split, config, encoder, now(), bars)
 
 
-_SHORT = {f"recall@{k}": f"R@{k}" for k in (5, 10, 20, 30)} | {"ndcg@10": "nDCG", "all@context": "context"}
+def _abstention(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
+    if arguments.seeds is not None or arguments.cv:
+        raise ConfigError("abstention: --cv and --seeds have no place; each conversation is left out, nothing is drawn")
+    task = open_task("locomo", arguments.data)
+    encoder = open_encoder(config.encoder)
+    with Bars() as bars:
+        version = _version(arguments, task, config, encoder, bars)
+        return evaluate_abstention(task, version, config, encoder, bars)
 
 
-def _show_locomo(result: Mapping[str, Any]) -> None:
-    metrics = [*METRICS, *(["all@context"] if "context_tokens" in result else [])]
+_SHORT = {f"recall@{k}": f"R@{k}" for k in (2, 5, 10, 20, 30)} | {"ndcg@10": "nDCG", "all@context": "context"}
+
+
+def _show_retrieval(result: Mapping[str, Any]) -> None:
+    metrics = [name for name in (*METRICS, "all@context") if name in result["results"][0]]
     table = plain_table("recipe", "group", "n", *(_SHORT.get(name, name) for name in metrics))
     for row in result["results"]:
         table.add_row(row["recipe"], row["group"], str(row["n"]), *(f"{row[name]:.1f}" for name in metrics))
@@ -139,8 +181,25 @@ def _show_segmentation(result: Mapping[str, Any]) -> None:
     )
 
 
-_TASKS = {"locomo": (_locomo, _show_locomo), "segmentation": (_segmentation, _show_segmentation)}
+def _show_abstention(result: Mapping[str, Any]) -> None:
+    columns = ("system", "AUROC", "95 % interval", "Brier", "calibration error", "abstained", "of the unanswerable")
+    table = plain_table(*columns)
+    for row in result["results"]:
+        low, high = row["ci95"]
+        shares = (f"{100 * row[name]:.1f} %" for name in ("abstained_of_answerable", "abstained_of_unanswerable"))
+        errors = (f"{row[name]:.3f}" for name in ("brier", "calibration_error"))
+        table.add_row(row["system"], f"{row['auroc']:.3f}", f"{low:.3f} .. {high:.3f}", *errors, *shares)
+    console.print(table)
+    low, high = result["auroc_difference"]["ci95"]
+    difference = f"{result['auroc_difference']['difference']:+.3f}"
+    console.print(f"difference in AUROC {difference}, {low:+.3f} .. {high:+.3f}", highlight=False)
 
+
+_OTHERS = {
+    "segmentation": (_segmentation, _show_segmentation),
+    "abstention": (_abstention, _show_abstention),
+}
+"""Tasks that are no retrieval: what evaluates each, and what shows its result."""
 
 if __name__ == "__main__":
     run_job(main)

@@ -7,11 +7,13 @@ from datetime import datetime
 from rich.markup import escape
 from rich.padding import Padding
 
+from hgmem_core.abstention import Abstention
 from hgmem_core.config import PACKAGED_ENCODERS, ConfigError, EncoderConfig, EncoderName
 from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
 from jobs.terminal import add_config_arguments, console, load_config, override, run_job, write_json
-from pipelines.encoders import open_encoder
+from pipelines.encoders import open_encoder, tuned_vectors
+from pipelines.model_store import models_for
 from pipelines.rerankers import open_reranker
 from pipelines.retriever import Response, Retriever
 from pipelines.store import Store
@@ -51,7 +53,11 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
     version = open_version(Store.open(config.store.root), arguments.version)
     encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
-    response = Retriever(version, encoder, open_reranker(config.rerank)).search(
+    models = models_for(config.retrieve.models, version)
+    tuned = tuned_vectors(config.encoder, encoder.identity)
+    response = Retriever(
+        version, encoder, open_reranker(config.rerank), models, tuned, config.retrieve.abstain_below
+    ).search(
         arguments.namespace,
         arguments.question,
         arguments.recipe or config.retrieve.recipe,
@@ -96,6 +102,8 @@ def show(response: Response, explain: bool) -> None:
     """Print hits for people."""
     if response.rerank_failure is not None:
         console.print(f"[yellow]not reranked[/] {escape(response.rerank_failure)}", highlight=False)
+    if response.abstention is not None:
+        console.print(_told(response.abstention), highlight=False)
     if response.context is not None:
         console.print(escape(response.context.text), highlight=False, soft_wrap=True)
         console.print(
@@ -115,6 +123,13 @@ def show(response: Response, explain: bool) -> None:
             legs = ", ".join(f"{name} #{rank} ({score:.3f})" for name, (rank, score) in hit.legs.items())
             console.print(Padding(f"[dim]score {hit.score:.4f}: {legs}[/]", (0, 0, 0, 3)), highlight=False)
     console.print(f"[dim]recipe {response.recipe}, version {response.version}[/]", highlight=False)
+
+
+def _told(abstention: Abstention) -> str:
+    """Return how likely there is an answer, and what speaks against it."""
+    likely = f"the memory holds the answer with probability {abstention.probability:.2f}"
+    doubt = "" if abstention.reason is None else f"; {abstention.reason.code}: {escape(abstention.reason.text)}"
+    return f"[yellow]abstains[/] {likely}{doubt}" if abstention.abstains else f"[dim]{likely}{doubt}[/]"
 
 
 if __name__ == "__main__":

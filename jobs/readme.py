@@ -43,7 +43,9 @@ def with_results(text: str) -> str:
         "scale": scale_table,
         "incremental": incremental_table,
         "search": search_table,
-        "hypermem": hypermem_table,
+        "hypermem": lambda: compared_table("hypermem.json"),
+        "hage": lambda: compared_table("hage-cv.json"),
+        "learned": lambda: compared_table("learned-cv.json"),
         "halves": halves_table,
         "segmentation": segmentation_table,
     }
@@ -134,13 +136,14 @@ def search_table() -> str:
     return "\n".join([*lines, "", f"Milliseconds, query vector given; {_where(results)}."])
 
 
-def hypermem_table() -> str:
-    """Return HyperMem's switches and their paired differences from it."""
-    result = _read("hypermem.json")
+def compared_table(name: str) -> str:
+    """Return recipes with their paired differences from the first of them."""
+    result = _read(name)
     rows = {(row["recipe"], row["group"]): row for row in result["results"]}
     differences = {(row["recipe"], row["group"], row["metric"]): row for row in result["differences"]}
-    lines = ["| recipe | recall@10 | difference | ndcg@10 | difference | multi-hop recall@10 | all@context |"]
-    lines.append("|---" * 7 + "|")
+    more = ["all@context"] if "context_tokens" in result else []
+    heads = ["recipe", "recall@10", "difference", "ndcg@10", "difference", "multi-hop recall@10", *more]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for recipe, group in rows:
         if group != "1-4":
             continue
@@ -149,7 +152,7 @@ def hypermem_table() -> str:
         for metric in ("recall@10", "ndcg@10"):
             difference = differences.get((recipe, group, metric))
             cells += [f"{own[metric]:.1f}", _signed(difference) if difference else ""]
-        cells += [f"{rows[recipe, '1']['recall@10']:.1f}", f"{own['all@context']:.1f}"]
+        cells += [f"{rows[recipe, '1']['recall@10']:.1f}", *(f"{own[metric]:.1f}" for metric in more)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

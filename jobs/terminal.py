@@ -28,7 +28,8 @@ from hgmem_core.chat import ModelError
 from hgmem_core.config import Config, ConfigError, PriceConfig, parse_config, to_toml
 from hgmem_core.messages import OUTCOMES
 from hgmem_core.recipes import RecipeError
-from hgmem_core.tasks.locomo import TaskError
+from hgmem_core.tasks.task import TaskError
+from hgmem_core.trained import TrainedModelError
 from pipelines.calls import Spent, cost
 from pipelines.encoders import EncoderError
 from pipelines.engine import ClusterError
@@ -38,7 +39,10 @@ from pipelines.runner import Report
 from pipelines.store import StoreError
 
 USAGE_ERRORS = (ConfigError, RecipeError)
-JOB_ERRORS = (StoreError, LogFileError, ImportFailed, EncoderError, ModelError, ClusterError, TaskError, OSError)
+JOB_ERRORS = (
+    StoreError, LogFileError, ImportFailed, EncoderError, ModelError, TrainedModelError, ClusterError, TaskError,
+    OSError,
+)  # fmt: skip
 
 LINE_SECONDS = 10.0
 """Between two lines on a stage's progress, at least, where there is no terminal."""

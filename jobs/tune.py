@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.evaluate import source_commit
 from jobs.terminal import Bars, add_config_arguments, cache_folder, load_config, now, run_job, write_json
 from pipelines.encoders import open_encoder
-from pipelines.evaluation import locomo_questions, locomo_version
+from pipelines.evaluation import open_task, task_version
 from pipelines.retriever import Retriever
 from pipelines.tuning import tune
 
@@ -21,11 +21,11 @@ def main(argv: Sequence[str]) -> int:
     add_config_arguments(parser)
     arguments = parser.parse_args(argv)
     config = load_config(arguments)
-    questions = locomo_questions(arguments.data)
+    task = open_task("locomo", arguments.data)
     encoder = open_encoder(config.encoder)
     with Bars() as bars:
-        version = locomo_version(arguments.data, config, encoder, cache_folder("evaluations"), now(), bars)
-        result = {**tune(Retriever(version, encoder), questions, bars), "commit": source_commit()}
+        version = task_version(task, config, encoder, cache_folder("evaluations"), now(), bars)
+        result = {**tune(Retriever(version, encoder), task.questions, bars), "commit": source_commit()}
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

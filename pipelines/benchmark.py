@@ -16,9 +16,10 @@ import numpy as np
 from hgmem_core import __version__
 from hgmem_core.config import ColumnsConfig, Config, InputConfig, RunConfig, StoreConfig
 from hgmem_core.encoding import EncoderIdentity, Vectors
-from hgmem_core.recipes import RECIPES, AnyRecipe
-from hgmem_core.search import Filters, hits_of, rank_turns
-from pipelines.encoders import open_encoder
+from hgmem_core.recipes import MODEL_FREE, RECIPES, AnyRecipe, model_name
+from hgmem_core.search import Filters, hits_of
+from pipelines.encoders import open_encoder, tuned_vectors
+from pipelines.model_store import models_for
 from pipelines.progress import Progress, Silent
 from pipelines.rebuild import rebuild
 from pipelines.retriever import Retriever
@@ -114,13 +115,16 @@ def benchmark_search(config: Config, queries: Sequence[str], repeats: int, free:
     encoder = FreeEncoder(384) if free else open_encoder(config.encoder)
     config = config.model_copy(update={"run": RunConfig(engine="local")})  # one process
     done = rebuild(config, encoder, NOW, Silent())
-    retriever = Retriever(open_version(done.store, done.built.version), encoder)
+    version = open_version(done.store, done.built.version)
+    models = models_for(config.retrieve.models, version)
+    retriever = Retriever(version, encoder, models=models, tuned=tuned_vectors(config.encoder, encoder.identity))
+    recipes = {name: recipe for name, recipe in RECIPES.items() if name in MODEL_FREE or model_name(recipe) in models}
     sizes = {name: len(index) for name in retriever.namespaces() if (index := retriever.namespace(name))}
     namespace = max(sizes, key=lambda name: sizes[name])
     vectors = retriever.encode(list(queries))
-    times: dict[str, list[list[float]]] = {name: [] for name in RECIPES}
+    times: dict[str, list[list[float]]] = {name: [] for name in recipes}
     began, began_cpu = time.perf_counter(), time.process_time()
-    for name, recipe in RECIPES.items():
+    for name, recipe in recipes.items():
         for repeat in range(repeats + 1):
             taken = [_time_search(retriever, namespace, recipe, *pair) for pair in zip(queries, vectors, strict=True)]
             if repeat:
@@ -144,9 +148,10 @@ def benchmark_search(config: Config, queries: Sequence[str], repeats: int, free:
 def _time_search(retriever: Retriever, namespace: str, recipe: AnyRecipe, text: str, vector: Vectors) -> float:
     began = time.perf_counter()
     index = retriever.namespace(namespace)
-    if index is None:
+    ranking = retriever.rank(namespace, retriever.analyse(text, recipe, vector), recipe, 10, Filters())
+    if index is None or ranking is None:
         raise KeyError(namespace)
-    hits_of(index, rank_turns(index, retriever.analyse(text, recipe, vector), recipe, Filters(), 10))
+    hits_of(index, ranking)
     return 1e3 * (time.perf_counter() - began)
 
 

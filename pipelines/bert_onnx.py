@@ -56,14 +56,23 @@ def write_bert(weights: Mapping[str, Array], config: Mapping[str, Any]) -> bytes
     Raises:
         ValueError: The configuration asks for a kind of BERT that the graph does not cover.
     """
-    for key, known in (("model_type", "bert"), ("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
-        if config[key] != known:
-            raise ValueError(f"{key} is {config[key]!r}; only {known!r} can be written")
+    check_config(config)
     graph = _Graph()
     hidden = _embeddings(graph, weights, config)
     for layer in range(config["num_hidden_layers"]):
         hidden = _layer(graph, weights, config, f"encoder.layer.{layer}.", hidden)
     return _serialise(graph, hidden, config["hidden_size"])
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint of another kind than is written here.
+
+    Raises:
+        ValueError: Names the setting.
+    """
+    for key, known in (("model_type", "bert"), ("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
+        if config[key] != known:
+            raise ValueError(f"{key} is {config[key]!r}; only {known!r} can be written")
 
 
 def _embeddings(graph: _Graph, weights: Mapping[str, Array], config: Mapping[str, Any]) -> str:

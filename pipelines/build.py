@@ -18,7 +18,9 @@ from pipelines.preflight import MEMORY_BYTES_A_TURN, available_memory, memory_wa
 from pipelines.publish import publish
 from pipelines.run import Run
 from pipelines.runner import Report
+from pipelines.stages import stages_of
 from pipelines.store import Store
+from pipelines.tuned_vectors import Tuned
 from pipelines.versions import VersionError, open_version
 
 
@@ -45,8 +47,15 @@ class Built:
     kept: str | None = None
 
 
-def build(run: Run, config: Config, encoder: Encoder, chat: ChatModel | None) -> Built:
+def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat: ChatModel | None) -> Built:
     """Bring every bucket up to date with the imports and publish the result; do nothing twice.
+
+    Args:
+        run: The job.
+        config: How.
+        encoder: What makes the vectors.
+        tuned: What makes tuned vectors; None for no such vectors.
+        chat: A language model that is asked from here; None for none.
 
     Raises:
         StoreError: Nothing was imported yet, an import is damaged, or the store was taken over by another job.
@@ -56,14 +65,16 @@ def build(run: Run, config: Config, encoder: Encoder, chat: ChatModel | None) ->
     store = run.store
     imports = read_imports(store)
     parts = imported_parts(store, imports)
-    watch = Watch(run.progress, run.log, len(parts))
+    watch = Watch(run.progress, run.log, len(parts) * len(stages_of(tuned)))
     _look_at_memory(run, parts)
-    job = BuildJob(store, config, encoder.identity, parts, _parents(store), software_versions(), uuid.uuid4().hex)
+    software, job_id = software_versions(), uuid.uuid4().hex
+    job = BuildJob(store, config, encoder.identity, tuned, parts, _parents(store), software, job_id)
     buckets = run.engine.index(job, encoder, chat, watch)
     watch.finish()
     _look_at_fallbacks(run, config, watch.report)
     run.lease.check()
-    published = publish(store, buckets, config, encoder.identity, watch.report.outcomes, imports[-1].number)
+    outcomes, made_by = watch.report.outcomes, None if tuned is None else tuned.identity
+    published = publish(store, buckets, config, encoder.identity, outcomes, imports[-1].number, made_by)
     Pieces(store).clear()
     drop_refused(store)
     turns, namespaces = (sum(output.manifest[name] for output in buckets.values()) for name in ("turns", "namespaces"))

@@ -8,10 +8,11 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from hgmem_core.config import EncoderConfig
-from hgmem_core.encoding import Encoder, count_tokens
+from hgmem_core.encoding import Encoder, EncoderIdentity, count_tokens
+from pipelines.tuned_vectors import Tuned, open_tuned_vectors
 from pipelines.weights import EncoderError
 
-__all__ = ["EncoderError", "check_installed", "open_encoder", "token_counter"]
+__all__ = ["EncoderError", "check_installed", "open_encoder", "token_counter", "tuned_vectors"]
 
 
 def open_encoder(config: EncoderConfig) -> Encoder:
@@ -30,7 +31,7 @@ def open_encoder(config: EncoderConfig) -> Encoder:
         case "minilm":
             from pipelines.minilm import MiniLM
 
-            return MiniLM(Path(config.cache_dir) if config.cache_dir else user_cache_path("hgmem") / "encoders")
+            return MiniLM(_cache_dir(config))
         case "static":
             from pipelines.static import StaticEncoder
 
@@ -48,6 +49,25 @@ def open_encoder(config: EncoderConfig) -> Encoder:
             from pipelines.vllm_encoder import open_vllm_encoder
 
             return open_vllm_encoder(config)
+
+
+def tuned_vectors(config: EncoderConfig, encoder: EncoderIdentity) -> Tuned | None:
+    """Open what the configuration names as `encoder.tuned`; None if it names nothing.
+
+    Args:
+        config: Names it.
+        encoder: Of the store that the vectors are for.
+
+    Raises:
+        EncoderError: The folder holds nothing that was tuned, or something damaged or for something else.
+    """
+    # Absolute, because workers may stand in another folder.
+    folder = Path(config.tuned).absolute()
+    return open_tuned_vectors(folder, _cache_dir(config), encoder) if config.tuned else None
+
+
+def _cache_dir(config: EncoderConfig) -> Path:
+    return Path(config.cache_dir) if config.cache_dir else user_cache_path("hgmem") / "encoders"
 
 
 def check_installed(module: str, requirement: str) -> None:

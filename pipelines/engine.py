@@ -17,8 +17,9 @@ from pipelines.imports import ImportedPart
 from pipelines.job_log import BucketDone, JobLog, ModelAsked, StageFinished
 from pipelines.progress import Progress
 from pipelines.runner import Record, Report, Runner
-from pipelines.stages import STAGES
+from pipelines.stages import TUNED_STAGE
 from pipelines.store import Output, Store
+from pipelines.tuned_vectors import Tuned
 
 
 class ClusterError(RuntimeError):
@@ -40,6 +41,7 @@ class BuildJob:
         store: Where.
         config: How.
         encoder: What makes the vectors.
+        tuned: What makes tuned vectors; None for no such vectors.
         parts: What was imported of each bucket, the oldest import first.
         parents: The folder of each bucket's index in the current version, to take what did not change from.
         software: What the driver runs; see `pipelines.preflight.software_versions`.
@@ -49,10 +51,15 @@ class BuildJob:
     store: Store
     config: Config
     encoder: EncoderIdentity
+    tuned: Tuned | None
     parts: Mapping[int, Sequence[ImportedPart]]
     parents: Mapping[int, Path]
     software: Mapping[str, str]
     id: str
+
+    def identity_of_encoder(self, stage: str) -> Mapping[str, Any]:
+        """Return the identity of what encodes the texts of a stage."""
+        return self.encoder.as_dict() if self.tuned is None or stage != TUNED_STAGE else self.tuned.identity
 
     def runner(self, bucket: int, tell: Callable[[Record], object]) -> Runner:
         """Return what runs the stages of a bucket."""
@@ -70,13 +77,13 @@ class BuildJob:
 class Watch:
     """Takes what workers report of a build: for the summary, and for whoever watches. Threads may share it."""
 
-    def __init__(self, progress: Progress, log: JobLog, buckets: int) -> None:
-        """Announce the build of so many buckets."""
+    def __init__(self, progress: Progress, log: JobLog, outputs: int) -> None:
+        """Announce the build of so many outputs: one for each bucket and stage."""
         self.report = Report()
         self._asking = Lock()  # nobody may be ahead of the one who starts the bar
         self._progress = progress
         self._log = log
-        progress.start("build", buckets * len(STAGES))
+        progress.start("build", outputs)
         progress.start("encode", None)
 
     def record(self, record: Record) -> None:

@@ -1,10 +1,11 @@
 """Retrieval evaluations: build or open an index of a benchmark's logs, ask its questions, score the answers."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,12 @@ from hgmem_core.recipes import RecipeError, find_recipe
 from hgmem_core.rerank import Reranking
 from hgmem_core.schemas import RUN, conform
 from hgmem_core.search import Filters
-from hgmem_core.tasks.locomo import GROUPS, Questions, TaskError, read_questions
+from hgmem_core.tasks import BENCHMARKS
+from hgmem_core.tasks.task import Benchmark, Questions, Task, TaskError, TaskFile, TaskFiles
+from hgmem_core.trained import Trained
+from pipelines.encoders import tuned_vectors
 from pipelines.import_stage import IMPORT_REVISION
+from pipelines.log_files import LogFileError, open_rows
 from pipelines.progress import Progress
 from pipelines.rebuild import rebuild
 from pipelines.retriever import Retriever
@@ -34,26 +39,57 @@ RANKED = 1_000
 """Turns ranked for each question."""
 
 
-def locomo_version(
-    data: Path, config: Config, encoder: Encoder, cache: Path, now: datetime, progress: Progress
+def open_task(name: str, data: Path, corpus: Path | None = None) -> Task:
+    """Read the files of a benchmark.
+
+    Args:
+        name: Of the task, one of `BENCHMARKS`.
+        data: The file with the questions.
+        corpus: The file with what they are asked of, for a benchmark that has one.
+
+    Raises:
+        TaskError: A file is not the benchmark's; it is named.
+    """
+    benchmark = BENCHMARKS[name]
+    read = partial(_task_file, benchmark)
+    return benchmark.read(TaskFiles(read(data), None if corpus is None else read(corpus)))
+
+
+def _task_file(benchmark: Benchmark, path: Path) -> TaskFile:
+    """Return the rows of a file, just as an import reads them."""
+    unreadable = f"{path} cannot be read as {benchmark.title}'s JSON"
+    try:
+        rows = list(
+            open_rows(str(path), InputConfig(format=benchmark.format, paths=[str(path)], namespace=benchmark.format))
+        )
+    except LogFileError as error:
+        raise TaskError(f"{unreadable}: {str(error).removeprefix(f'{path}: ')}") from error
+    for row in rows:
+        if row.error is not None:
+            raise TaskError(f"{unreadable}: {row.row_id}: {row.error}")
+    return TaskFile(str(path), [row.value for row in rows])
+
+
+def task_version(
+    task: Task, config: Config, encoder: Encoder, cache: Path, now: datetime, progress: Progress
 ) -> Version:
-    """Return the current version of a store that holds the LoCoMo file, building it in `cache` if need be.
+    """Return the current version of a store that holds what a task imports, building it in `cache` if need be.
 
     The store has its own number of buckets, whatever the configuration says: it changes no id and no score.
     """
-    settings = config.model_copy(
-        update={"inputs": [InputConfig(format="locomo", paths=[str(data)])], "retrieve": Config().retrieve}
-    )
-    sections = [config_digest(section) for section in (config.imports, config.index, config.encoder)]
-    key = digest_of_parts([file_sha256(data), *sections, str(IMPORT_REVISION), __version__])
-    store = StoreConfig(root=str(cache / f"locomo-{key}"))
+    settings = config.model_copy(update={"inputs": list(task.inputs), "retrieve": Config().retrieve})
+    imported = file_sha256(Path(task.files.imported.path))
+    # Versions with other tuned vectors, or none, share a store, and in it all the rest.
+    encoding = config.encoder.model_copy(update={"tuned": ""})
+    sections = [config_digest(section) for section in (config.imports, config.index, encoding)]
+    key = digest_of_parts([imported, *sections, str(IMPORT_REVISION), __version__])
+    store = StoreConfig(root=str(cache / f"{task.name}-{key}"))
     built = rebuild(settings.model_copy(update={"store": store}), encoder, now, progress)
     return open_version(built.store, built.built.version)
 
 
-def evaluate_locomo(
-    data: Path,
-    questions: Questions,
+def evaluate_task(
+    task: Task,
     version: Version,
     config: Config,
     encoder: Encoder,
@@ -62,12 +98,12 @@ def evaluate_locomo(
     baseline: str | None = None,
     context_tokens: int | None = None,
     reranking: Reranking | None = None,
+    models: Mapping[str, Trained] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Ask every question within its own conversation and return the result document; a recipe named twice counts once.
+    """Ask every question within its own namespace and return the result document; a recipe named twice counts once.
 
     Args:
-        data: The LoCoMo file, for its digest.
-        questions: Its questions.
+        task: What to ask.
         version: Answers.
         config: Part of the result.
         encoder: Of the version.
@@ -76,27 +112,31 @@ def evaluate_locomo(
         baseline: One of the recipes, from which the others' paired differences are reported; None for none.
         context_tokens: The budget of a context, for the metric `all@context`; None leaves it out.
         reranking: Orders what every recipe found anew; None for none.
+        models: Of the recipes that are trained.
 
     Raises:
-        TaskError: The version holds other conversations than those of `data`.
+        TaskError: The version holds other data than the task's.
         RecipeError: One of the recipes does not exist.
     """
     recipes = list(dict.fromkeys(recipes))
-    retriever = Retriever(version, encoder, reranking)
+    questions = task.questions
+    retriever = Retriever(version, encoder, reranking, models, tuned_vectors(config.encoder, encoder.identity))
     if baseline is not None and baseline not in recipes:
         raise RecipeError(f"the baseline {baseline!r} is not among the recipes {', '.join(recipes)}")
     run, found, failures = ask(retriever, questions, recipes, progress, context_tokens)
-    scores = question_scores(run, questions.queries, questions.qrels, recipes)
+    scores = question_scores(run, questions.queries, questions.qrels, recipes, task.metrics)
     extra: dict[str, Any] = {}
+    if task.files.corpus is not None:
+        extra["corpus_sha256"] = file_sha256(Path(task.files.corpus.path))
     if context_tokens is not None:
         scores = scores.with_metric("all@context", found)
         extra["context_tokens"] = context_tokens
     if baseline is not None:
-        extra["differences"] = paired_differences(scores, baseline, GROUPS)
+        extra["differences"] = paired_differences(scores, baseline, task.groups)
     return {
         "schema_version": RESULT_SCHEMA_VERSION,
-        "task": "locomo",
-        "data_sha256": file_sha256(data),
+        "task": task.name,
+        "data_sha256": file_sha256(Path(task.files.data.path)),
         "index_version": version.id,
         "software_version": __version__,
         "encoder": encoder.identity.as_dict(),
@@ -105,7 +145,7 @@ def evaluate_locomo(
         "prompts_sha256": None,
         "evidence": dict(questions.counts),
         "warnings": [*_warnings(retriever, questions), *failures],
-        "results": result_rows(scores, GROUPS),
+        "results": result_rows(scores, task.groups),
         **extra,
     }
 
@@ -114,7 +154,7 @@ _LARGEST_K = 30
 
 
 def _warnings(retriever: Retriever, questions: Questions) -> list[str]:
-    """Name the conversations that are so short that recall at the largest k finds everything in them."""
+    """Name the namespaces that are so short that recall at the largest k finds everything in them."""
     names = sorted(set(questions.queries.column("namespace").to_pylist()))
     sizes = {name: len(index) for name in names if (index := retriever.namespace(name))}
     return [
@@ -122,22 +162,6 @@ def _warnings(retriever: Retriever, questions: Questions) -> list[str]:
         for name, size in sizes.items()
         if size <= _LARGEST_K
     ]
-
-
-def locomo_questions(data: Path) -> Questions:
-    """Read the questions of a LoCoMo file.
-
-    Raises:
-        TaskError: `data` is not one.
-    """
-    try:
-        content = json.loads(data.read_bytes())
-    except (OSError, ValueError) as error:
-        raise TaskError(f"{data} cannot be read as LoCoMo's JSON: {error}") from error
-    try:
-        return read_questions(content if isinstance(content, list) else [content])
-    except TaskError as error:
-        raise TaskError(f"{data}: {error}") from error
 
 
 def ask(

@@ -19,8 +19,8 @@ RESTORE = "restore it from a backup, or rebuild the store from its logs under a 
 
 _REPEATING = frozenset(
     {
-        "attachments", "hyperedge_id", "ingested_at", "kind", "namespace", "node_kind", "outcome", "reason", "role",
-        "session_id", "speaker", "stage", "time_zone",
+        "attachments", "graph", "hyperedge_id", "ingested_at", "kind", "namespace", "node_kind", "outcome", "reason",
+        "role", "session_id", "speaker", "stage", "time_zone",
     }
 )  # fmt: skip
 """Columns of which a few values fill many rows."""

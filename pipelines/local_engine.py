@@ -10,7 +10,7 @@ from hgmem_core.encoding import Encoder, Vectors
 from pipelines.calls import Calls, Spent
 from pipelines.chat_model import ChatModel
 from pipelines.engine import BuildJob, Kind, Watch, Work
-from pipelines.stages import Texts, index_of_bucket
+from pipelines.stages import TUNED_STAGE, Texts, index_of_bucket
 from pipelines.store import Output
 
 Result = TypeVar("Result")
@@ -39,7 +39,7 @@ class LocalEngine:
         def work(bucket: int) -> Output:
             runner = job.runner(bucket, watch.record)
             answers = _Answers(job, bucket, encoder, chat, watch)
-            return index_of_bucket(runner, job.config, job.encoder, job.parts[bucket], answers)
+            return index_of_bucket(runner, job.config, job.encoder, job.tuned, job.parts[bucket], answers)
 
         # Those that wait for a server keep no core busy.
         waiting = -(-job.config.llm.http.concurrency // _REQUESTS_A_BUCKET) if chat else 0
@@ -73,6 +73,7 @@ class _Answers:
         self._batch_size = job.config.encoder.batch_size
         self._calls = Calls(job.store, bucket, job.config.llm, job.id)
         self._encoder = encoder
+        self._tuned = job.tuned
         self._chat = chat
         self._watch = watch
 
@@ -80,7 +81,9 @@ class _Answers:
         """See `pipelines.stages.Answers`."""
         vectors = []
         for texts in waiting:
-            vectors.append(encode_by_namespace(texts.nodes, texts.texts, self._encoder, self._batch_size))
+            tuned = self._tuned
+            encoder = self._encoder if tuned is None or texts.stage != TUNED_STAGE else tuned.encoder()
+            vectors.append(encode_by_namespace(texts.nodes, texts.texts, encoder, self._batch_size))
             self._watch.encoded(texts.stage, len(texts.texts), 0.0)  # the stage's own record holds the time
         return vectors
 

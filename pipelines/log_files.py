@@ -78,7 +78,7 @@ def open_rows(path: str, input: InputConfig) -> Iterator[LogRow]:
     """Yield the rows of a log file in their order, each named by the file's base name and its 1-based line or number.
 
     Parquet, JSON lines and CSV are streamed; text files may be compressed with gzip and end in `.gz`. A JSON document
-    (`.json`, of the formats `openai` and `locomo`) is read whole.
+    (`.json`, of the formats `openai`, `locomo`, `hotpotqa` and `musique`) is read whole.
 
     Raises:
         LogFileError: The file is missing, unreadable, empty, damaged or of another format.
@@ -122,7 +122,7 @@ def check_columns(path: str, input: InputConfig) -> None:
         wanted = template_fields(input.namespace)
     except ValueError as error:
         raise LogFileError(f"{path}: {error}") from error
-    if input.format == "openai":
+    if input.format in ("openai", "hotpotqa", "musique"):
         return
     wanted = [*(name for name in input.columns.model_dump().values() if name), *wanted]
     if input.format == "jsonl":

@@ -110,7 +110,7 @@ def _is_deep(value: object) -> bool:
 
 
 def json_document(path: str, format: str) -> Iterator[LogRow]:
-    """Yield the conversations of an OpenAI document or the samples of a LoCoMo document, numbered from 1.
+    """Yield the conversations of an OpenAI document or the samples of a benchmark's document, numbered from 1.
 
     Raises:
         LogFileError: The file is not one JSON document.

@@ -7,15 +7,16 @@ good, where `pipelines.calls` has them.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hgmem_core.chat import Request
-from hgmem_core.encoding import Encoder, EncoderIdentity, Vectors, encode_documents, windows
+from hgmem_core.encoding import Encoder, Vectors, encode_documents, windows
 from hgmem_core.ids import digest_of_parts
 from hgmem_core.schemas import namespace_ranges
 from hgmem_core.vector_rows import vectors_of
@@ -72,9 +73,15 @@ def request_units(bucket: int, requests: Sequence[Request]) -> list[RequestUnit]
     return units
 
 
-def units_of(texts: Texts, encoder: EncoderIdentity, batch_size: int) -> list[Unit]:
-    """Cut the texts that a bucket waits for into units, in order."""
-    identity = [*(f"{name}={value}" for name, value in sorted(encoder.as_dict().items())), str(batch_size)]
+def units_of(texts: Texts, encoder: Mapping[str, Any], batch_size: int) -> list[Unit]:
+    """Cut the texts that a bucket waits for into units, in order.
+
+    Args:
+        texts: To cut.
+        encoder: The identity of what encodes them.
+        batch_size: Pieces of text in one batch.
+    """
+    identity = [*(f"{name}={value}" for name, value in sorted(encoder.items())), str(batch_size)]
     units: list[Unit] = []
     runs: list[tuple[str, int, int]] = []
     for run in _runs(texts):

@@ -1,4 +1,4 @@
-"""The owner of matplotlib: result documents of `jobs.benchmark` as PNG files."""
+"""The owner of matplotlib: result documents of `jobs.benchmark`, and curves of trainings, as PNG files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 Result: TypeAlias = Mapping[str, Any]
 
@@ -42,12 +42,15 @@ _STAGE_COLOURS = {
     "consolidate": "#a63603",
     "group": "#756bb1",
     "propagate": "#bcbddc",
+    "relate": "#e7969c",
     "index": "#31a354",
 }
 _SERIES_COLOURS = ("#3182bd", "#e6550d", "#31a354", "#756bb1", "#636363", "#d6a400")
 _MARKS = ("o", "s", "^", "D", "v", "P")
 _VECTORS = {"free": "384 dimensions", "static": "256 dimensions", "minilm": "384 dimensions"}
 _CAPTION_COLOUR = "#555555"
+_FEW_POINTS = 40
+"""Of a curve, each of which has a mark."""
 
 
 def draw(results: Sequence[Result], folder: Path) -> list[Path]:
@@ -67,6 +70,41 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
                 # Without the version of matplotlib, equal pictures are equal files.
                 picture(chosen).savefig(files[-1], metadata={"Software": None})
     return files
+
+
+def draw_curve(
+    rows: Sequence[Mapping[str, float]], names: Mapping[str, str], title: str, note: str, path: Path
+) -> None:
+    """Draw each measure of a training against what its rows count: a panel for each.
+
+    Args:
+        rows: The first key is what they count, such as `epoch`; a row may lack a measure.
+        names: Of measures, for people; of those that have none, the key.
+        title: Of the whole.
+        note: Written below.
+        path: The PNG file.
+    """
+    along, *measures = sorted(rows[-1], key=lambda name: -sum(name in row for row in rows))
+    with matplotlib.rc_context(_STYLE):
+        columns = min(2, len(measures))
+        lines = -(-len(measures) // columns)
+        figure = Figure(figsize=(5.2 * columns + 0.6, 2.7 * lines + 1.1), layout="constrained")
+        panels = figure.subplots(lines, columns, squeeze=False).ravel()
+        for number, (axes, measure) in enumerate(zip(panels, measures, strict=False)):
+            known = [row for row in rows if measure in row]
+            mark = "o" if len(known) <= _FEW_POINTS else ""
+            places, values = ([row[name] for row in known] for name in (along, measure))
+            axes.plot(places, values, color=_SERIES_COLOURS[number % 6], marker=mark, markersize=4, linewidth=1.5)
+            axes.set_title(names.get(measure, measure))
+            axes.grid()
+            axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        for axes in panels[len(measures) :]:
+            axes.remove()
+        for axes in panels[max(0, len(measures) - columns) : len(measures)]:
+            axes.set_xlabel(along)
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=13)
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=8.5, color=_CAPTION_COLOUR)
+        figure.savefig(path, metadata={"Software": None})
 
 
 def _stages(results: Sequence[Result]) -> Figure:

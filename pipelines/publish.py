@@ -14,7 +14,7 @@ from hgmem_core.schemas import SCHEMA_VERSION
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.files import create_json, read_sealed, seal
 from pipelines.store import Output, Store
-from pipelines.versions import Pointer, manifest_path, pointers, version_id
+from pipelines.versions import RELATION_LAYOUTS, Pointer, manifest_path, pointers, version_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ def publish(
     encoder: EncoderIdentity,
     outcomes: Mapping[str, Mapping[str, int]],
     imports: int,
+    tuned: Mapping[str, Any] | None = None,
 ) -> Published:
     """Make a version of the buckets' index outputs, and the current one unless a newer or a chosen one is in place.
 
@@ -51,6 +52,7 @@ def publish(
         encoder: What made its vectors.
         outcomes: What became of the rows of each stage.
         imports: The number of the last import that went into the outputs.
+        tuned: What made its tuned vectors, if it has any; see `pipelines.tuned_vectors.Tuned`.
     """
     manifest = {
         "schema_version": SCHEMA_VERSION,
@@ -58,8 +60,10 @@ def publish(
         "index_revision": INDEX_REVISION,
         "tokens_revision": TOKENS_REVISION,
         "encoder": encoder.as_dict(),
+        "tuned_encoder": tuned,
         "index": config.index.model_dump(),
         "propagation": config.propagate.weight,
+        "relations": RELATION_LAYOUTS,
         "recipes": sorted(RECIPES),
         "default_recipe": DEFAULT_RECIPE,
         "store_buckets": store.buckets,

@@ -3,8 +3,10 @@
 import logging
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ray
@@ -15,7 +17,6 @@ from hgmem_core.config import ResourcesConfig, RunConfig
 from pipelines.engine import ClusterError
 from pipelines.preflight import PreflightError, check_resources, check_software, software_versions
 from pipelines.progress import Progress
-from pipelines.store import Store
 
 _PROBE_SECONDS = 120.0
 """For a node to start a process and answer."""
@@ -36,13 +37,21 @@ def needed(encode: ResourcesConfig) -> ResourcesConfig:
 
 
 @contextmanager
-def connected(config: RunConfig, store: Store, progress: Progress) -> Iterator[int]:
+def connected(
+    config: RunConfig, asks: Mapping[str, ResourcesConfig], shared: Path, progress: Progress
+) -> Iterator[int]:
     """Connect to Ray, check its nodes, and leave it as it was: what this process did not start, it does not end.
 
     Gives how many buckets are worked on at a time on a Ray that was started here, 0 for another.
 
+    Args:
+        config: Where Ray is.
+        asks: What one task takes of each kind of work, by its name in `run.ray`.
+        shared: A folder that every node has to see.
+        progress: Told of what the cluster lacks yet.
+
     Raises:
-        PreflightError: A node lacks this software or the store, or none is large enough for the work.
+        PreflightError: A node lacks this software or the folder, or none is large enough for the work.
         ClusterError: There is no Ray, or a node does not answer.
     """
     mine = not ray.is_initialized()
@@ -56,7 +65,7 @@ def connected(config: RunConfig, store: Store, progress: Progress) -> Iterator[i
     for handler in handlers:
         handler.setLevel(logging.CRITICAL)
     try:
-        for warning in _check_nodes(config, store):
+        for warning in _check_nodes(config, asks, shared.resolve()):
             progress.note(warning)
         yield _tasks_at_once(config) if mine and address == "local" else 0
     finally:
@@ -84,34 +93,34 @@ def _connect(address: str) -> None:
 def _tasks_at_once(config: RunConfig) -> int:
     """Return how many buckets are worked on at a time on a Ray of this machine alone."""
     cpus, concurrency = config.ray.buckets.cpus, config.ray.buckets.concurrency
-    [node] = _alive()
+    [node] = alive_nodes()
     fit = max(1, int(node["Resources"].get("CPU", 0) / cpus)) if cpus else 1
     return min(fit, concurrency) if concurrency else fit
 
 
-def _alive() -> list[dict[str, Any]]:
+def alive_nodes() -> list[dict[str, Any]]:
+    """Return the nodes of the Ray that this process is connected to, as Ray describes them."""
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
-def _check_nodes(config: RunConfig, store: Store) -> list[str]:
+def _check_nodes(config: RunConfig, asks: Mapping[str, ResourcesConfig], shared: Path) -> list[str]:
     """Look at what the cluster has; return what it lacks yet."""
-    nodes = _alive()
-    asks = {"imports": config.ray.imports, "buckets": config.ray.buckets, "encode": needed(config.ray.encode)}
+    nodes = alive_nodes()
     warnings = check_resources(asks, [node["Resources"] for node in nodes], config.ray.autoscaling)
     name_of = {node["NodeID"]: f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})" for node in nodes}
-    with store.workspace() as folder:
-        found = _ask_nodes(list(name_of), str(folder.resolve()))
+    with TemporaryDirectory(prefix=".seen-", dir=shared) as folder:  # no node has one of that name of its own
+        found = _ask_nodes(list(name_of), folder)
     check_software(software_versions(), {name_of[node]: versions for node, (versions, _) in found.items()})
     blind = [name_of[node] for node, (_, sees) in found.items() if not sees]
     if blind:
         raise PreflightError(
-            f"{', '.join(blind)} cannot see {store.root.resolve()}: put the store on a file system that all nodes share"
+            f"{', '.join(blind)} cannot see {shared}: it has to lie on a file system that all nodes share"
         )
     return warnings
 
 
 def _ask_nodes(nodes: Sequence[str], folder: str) -> dict[str, tuple[dict[str, str], bool]]:
-    """Return what software each node has, and whether it sees a folder of the store."""
+    """Return what software each node has, and whether it sees a folder."""
 
     def probe() -> tuple[dict[str, str], bool]:
         # Sent by value, so that it runs even where this package is not installed.

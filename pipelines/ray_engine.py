@@ -36,7 +36,7 @@ from pipelines.preflight import check_software, software_versions
 from pipelines.progress import Progress
 from pipelines.ray_connection import connected, last_line, needed
 from pipelines.runner import Record
-from pipelines.stages import Texts, index_of_bucket
+from pipelines.stages import TUNED_STAGE, Texts, index_of_bucket
 from pipelines.store import DamagedOutput, Output, Store
 
 Item = TypeVar("Item", int, str)
@@ -120,6 +120,12 @@ class RayEngine:
 
     def _encode(self, job: BuildJob, encoder: Encoder, units: Mapping[str, Waiting]) -> Iterator[tuple[str, float]]:
         """Encode units; yield the name of each and the seconds that it took."""
+        own = {name: unit for name, unit in units.items() if unit.stage == TUNED_STAGE}
+        if job.tuned is not None and own:
+            yield from self._encode_by(job, job.tuned.encoder(), own)
+        yield from self._encode_by(job, encoder, {name: unit for name, unit in units.items() if name not in own})
+
+    def _encode_by(self, job: BuildJob, encoder: Encoder, units: Mapping[str, Waiting]) -> Iterator[tuple[str, float]]:
         options = self._encode_options(sum(unit.size for unit in units.values()))
         arguments = (job.store, encoder, job.config.encoder.batch_size, job.software)
 
@@ -275,14 +281,18 @@ class _Answers:
         """See `pipelines.stages.Answers`."""
         self.drop()
         job, pieces = self._job, self._pieces
-        units = {texts.stage: units_of(texts, job.encoder, job.config.encoder.batch_size) for texts in waiting}
+        encoders = {texts.stage: job.identity_of_encoder(texts.stage) for texts in waiting}
+        batch_size = job.config.encoder.batch_size
+        units = {texts.stage: units_of(texts, encoders[texts.stage], batch_size) for texts in waiting}
         missing = [(stage, unit) for stage, some in units.items() for unit in some if not pieces.has(unit.name)]
         if missing:
             for _, unit in missing:
                 pieces.ask(unit)
             raise _Unanswered({unit.name: Waiting("texts", stage, len(unit.texts)) for stage, unit in missing})
         self._taken = [unit.name for some in units.values() for unit in some]
-        return [pieces.read((unit.name for unit in some), job.encoder.dimension) for some in units.values()]
+        return [
+            pieces.read((unit.name for unit in some), encoders[stage]["dimension"]) for stage, some in units.items()
+        ]
 
     def ask(self, requests: list[Request]) -> list[Reply]:
         """See `pipelines.stages.Answers`."""
@@ -311,7 +321,7 @@ def _advance(reference: "ray.ObjectRef[BuildJob]", bucket: int) -> dict[str, Any
     step: dict[str, Any] = {"output": None, "units": {}}
     try:
         runner = job.runner(bucket, records.append)
-        output = index_of_bucket(runner, job.config, job.encoder, job.parts[bucket], answers)
+        output = index_of_bucket(runner, job.config, job.encoder, job.tuned, job.parts[bucket], answers)
         step["output"] = f"{output.folder.parent.name}/{output.identity}"
         answers.drop()
     except _Unanswered as error:
@@ -445,5 +455,6 @@ def _output(store: Store, name: str) -> Output:
 @contextmanager
 def ray_engine(config: RunConfig, store: Store, log: JobLog, progress: Progress) -> Iterator[RayEngine]:
     """Give the engine on a Ray that is connected to inside the `with`; see `pipelines.ray_connection.connected`."""
-    with connected(config, store, progress) as workers_here:
+    asks = {"imports": config.ray.imports, "buckets": config.ray.buckets, "encode": needed(config.ray.encode)}
+    with connected(config, asks, store.root, progress) as workers_here:
         yield RayEngine(config, log, progress, workers_here)

@@ -8,6 +8,7 @@ from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from pipelines.build import Built, build
 from pipelines.chat_model import ChatModel, check_room, opened_chat, with_tokenizer
+from pipelines.encoders import tuned_vectors
 from pipelines.engine import Choice
 from pipelines.import_stage import Imported, import_logs
 from pipelines.job_log import ModelTried
@@ -45,7 +46,9 @@ def rebuild(
         ImportFailed: Too many rows were rejected.
         ClusterError: Ray cannot do the work.
         ModelError: The language model cannot be used, or not any more.
+        EncoderError: What `encoder.tuned` names makes no vectors for this store.
     """
+    tuned = tuned_vectors(config.encoder, encoder.identity)
     with ExitStack() as stack:
         served = None
         if chat is None:
@@ -62,4 +65,4 @@ def rebuild(
         if served is not None:
             run.log.write(ModelTried(served.max_model_len, served.thinking_tokens, served.source))
         imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
-        return Rebuilt(run.store, imported, build(run, config, encoder, chat), run.choice)
+        return Rebuilt(run.store, imported, build(run, config, encoder, tuned, chat), run.choice)

@@ -3,22 +3,28 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
+from hgmem_core.abstention import ABSTENTION, Abstainer, AbstainerError, Abstention, nothing_found
 from hgmem_core.context import MOST_STATEMENTS, Context, assemble, statements_of
 from hgmem_core.encoding import Encoder, encode_queries
+from hgmem_core.evidence import find_evidence
 from hgmem_core.ids import check_namespace
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import IndexReader, NamespaceIndex
 from hgmem_core.ranking import EmptyReason, Query, Ranking
-from hgmem_core.recipes import AnyRecipe, find_recipe, needs_vector
+from hgmem_core.recipes import AnyRecipe, find_recipe, model_name, needs_tuned, needs_vector
 from hgmem_core.rerank import Reranking, Scorer
-from hgmem_core.search import Filters, Hit, hits_of, rank_turns
+from hgmem_core.search import Filters, Hit, hits_of, passing, rank_turns
 from hgmem_core.tokens import tokenizer
+from hgmem_core.trained import Trained, TrainedModelError
 from pipelines.encoders import token_counter
-from pipelines.versions import Version, check_encoder
+from pipelines.tuned_vectors import Tuned
+from pipelines.versions import Version, VersionError, check_encoder, check_tuned
 
 OPEN_NAMESPACES = 1_024
 """Namespaces kept open; each holds views of mapped files and a few small arrays."""
@@ -34,9 +40,10 @@ class Response:
         hits: Best first; empty with a `reason`.
         reason: Why there are no hits, else None.
         context: A text for a prompt with its citations, if one was asked for.
-        timings_ms: Milliseconds spent on encoding the query, on the search, and on a reranker.
+        timings_ms: Milliseconds spent on encoding the query, on the search, on a reranker, and on `abstention`.
         reranked: Whether a reranker had a say in the order.
         rerank_failure: Why it had none although there is one, else None; the order is the recipe's own then.
+        abstention: How likely the memory holds the answer, and what speaks against it; None without a model that tells.
     """
 
     version: str
@@ -47,6 +54,7 @@ class Response:
     context: Context | None = None
     reranked: bool = False
     rerank_failure: str | None = None
+    abstention: Abstention | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the response as JSON-ready values, times in ISO 8601."""
@@ -64,26 +72,54 @@ class Response:
 class Retriever:
     """Answers queries from one version; threads may share it."""
 
-    def __init__(self, version: Version, encoder: Encoder, reranking: Reranking | None = None) -> None:
+    def __init__(
+        self,
+        version: Version,
+        encoder: Encoder,
+        reranking: Reranking | None = None,
+        models: Mapping[str, Trained] = MappingProxyType({}),
+        tuned: Tuned | None = None,
+        abstain_below: float = 0.0,
+    ) -> None:
         """Open nothing yet.
 
         Args:
             version: That answers.
             encoder: That made its vectors.
             reranking: Orders what a recipe found anew, whichever recipe it is; None for none.
+            models: Of the recipes that are trained, by `hgmem_core.recipes.model_name`, and the abstainer by its own.
+            tuned: That made its tuned vectors; None for none, and then recipes that need it are refused.
+            abstain_below: The probability that the memory holds the answer below which none should be given; 0 for
+                never.
 
         Raises:
-            VersionError: `encoder` did not make the version's vectors.
+            TrainedModelError: None should be given sometimes, and there is no abstainer to tell when.
+            VersionError: `encoder` did not make the version's vectors, or `tuned` its tuned ones.
         """
         check_encoder(version, encoder.identity)
+        check_tuned(version, None if tuned is None else tuned.identity)
         self.version = version
         self._encoder = encoder
         self._reranking = reranking
+        self._models = models
+        self._abstain_below = abstain_below
+        if abstain_below > 0 and self._abstainer is None:
+            raise TrainedModelError(
+                f"retrieve.abstain_below is {abstain_below}, and there is no model {ABSTENTION!r}: train it with "
+                f"python -m jobs.train --recipe {ABSTENTION}, and name its folder as retrieve.models"
+            )
+        self._tuned = tuned
         self._count_tokens = token_counter(encoder)
         self._tokenize = tokenizer(version.index.language)
         self._buckets: dict[int, IndexReader | None] = {}
         self._open: OrderedDict[str, NamespaceIndex] = OrderedDict()
         self._lock = threading.Lock()
+
+    def with_models(self, models: Mapping[str, Trained]) -> "Retriever":
+        """Return a retriever of the same version that has other models; what is open is shared."""
+        other = copy(self)
+        other._models = models
+        return other
 
     def namespace(self, namespace: str) -> NamespaceIndex | None:
         """Return the opened index of a namespace, or None if the version has nothing of it."""
@@ -113,10 +149,36 @@ class Retriever:
         return encode_queries(self._encoder, texts)
 
     def analyse(self, text: str, recipe: AnyRecipe, vector: Floats | None = None) -> Query:
-        """Return what the recipe needs of a query; a vector given is used as it is."""
+        """Return what the recipe needs of a query; a vector given is used as it is.
+
+        Raises:
+            VersionError: The recipe needs tuned vectors, and the version has none or the retriever nothing to ask with.
+        """
         if vector is None and needs_vector(recipe):
             vector = self.encode([text])[0]
-        return Query(text, tuple(self._tokenize(text)), vector)
+        tuned = None
+        if needs_tuned(recipe) and vector is not None:
+            tuned = self._tuned_for(recipe).query(text, vector)
+        return Query(text, tuple(self._tokenize(text)), vector, tuned)
+
+    @property
+    def asks_tuned(self) -> bool:
+        """Whether the version has tuned vectors, and the retriever what made them."""
+        return self._tuned is not None and self.version.tuned_encoder is not None
+
+    def _tuned_for(self, recipe: AnyRecipe) -> Tuned:
+        """Return what made the tuned vectors."""
+        if self.version.tuned_encoder is None:
+            raise VersionError(
+                f"version {self.version.id} has no tuned vectors, which recipe {recipe.name!r} reads: name the folder "
+                "of a tuned encoder or of heads as encoder.tuned, and rebuild"
+            )
+        if self._tuned is None:
+            raise VersionError(
+                f"recipe {recipe.name!r} asks for tuned vectors: name the folder that version {self.version.id} was "
+                "built with as encoder.tuned"
+            )
+        return self._tuned
 
     def rank(self, namespace: str, query: Query, recipe: AnyRecipe, k: int, filters: Filters) -> Ranking | None:
         """Rank the turns of a namespace; None if the version has nothing of it."""
@@ -124,7 +186,29 @@ class Retriever:
         if index is None:
             return None
         reranker = None if self._reranking is None else self._reranking.of(index)
-        return rank_turns(index, query, recipe, filters, k, reranker)
+        return rank_turns(index, query, recipe, filters, k, reranker, trained=self._model_of(recipe))
+
+    def _model_of(self, recipe: AnyRecipe) -> Trained | None:
+        name = model_name(recipe)
+        return None if name is None else self._models.get(name)
+
+    @property
+    def _abstainer(self) -> Abstainer | None:
+        model = self._models.get(ABSTENTION)
+        return model if isinstance(model, Abstainer) else None
+
+    def _judged(self, index: NamespaceIndex, query: Query, filters: Filters, ranking: Ranking) -> Abstention | None:
+        """Tell how likely the turns that pass the filters hold the answer, whatever recipe ranked them."""
+        abstainer = self._abstainer
+        if abstainer is None:
+            return None
+        if ranking.reason is not None:
+            return nothing_found(ranking.reason, self._abstain_below)
+        evidence = find_evidence(index, query, passing(index, filters), filters.as_of)
+        try:
+            return abstainer.judge(evidence, self._abstain_below)
+        except AbstainerError as error:
+            raise TrainedModelError(f"{ABSTENTION}: {error}") from error
 
     def context(self, index: NamespaceIndex, ranking: Ranking, recipe: AnyRecipe, tokens: int) -> Context:
         """Assemble what a ranking has to say under a budget; see `pipelines.encoders.token_counter`."""
@@ -154,6 +238,7 @@ class Retriever:
 
         Raises:
             RecipeError: No such recipe.
+            TrainedModelError: The recipe is trained, and the retriever was given no model of it.
             ValueError: `k` or the namespace is not usable.
             VersionError: A file of the namespace's bucket is damaged.
         """
@@ -162,14 +247,18 @@ class Retriever:
         found = find_recipe(recipe, self.version.default_recipe)
         index = self.namespace(check_namespace(namespace))
         if index is None:
-            return Response(self.version.id, found.name, [], "unknown_namespace", {})
+            unknown = None if self._abstainer is None else nothing_found("unknown_namespace", self._abstain_below)
+            return Response(self.version.id, found.name, [], "unknown_namespace", {}, abstention=unknown)
         began = time.perf_counter()
-        query = self.analyse(text, found)
+        vector = None if self._abstainer is None else self.encode([text])[0]
+        query = self.analyse(text, found, vector)
         encoded = time.perf_counter()
         wanted = k if context_tokens is None else max(k, MOST_STATEMENTS)
         watch = None if self._reranking is None else _Watched(self._reranking.scorer)
         reranker = replace(self._reranking, scorer=watch).of(index) if self._reranking and watch else None
-        ranking = rank_turns(index, query, found, filters or Filters(), wanted, reranker, explain)
+        trained = self._model_of(found)
+        passed = filters or Filters()
+        ranking = rank_turns(index, query, found, passed, wanted, reranker, explain, trained)
         hits = hits_of(index, ranking)[:k]
         context = None if context_tokens is None else self.context(index, ranking, found, context_tokens)
         ended = time.perf_counter()
@@ -177,7 +266,10 @@ class Retriever:
         timings = {"analyse": 1e3 * (encoded - began), "search": 1e3 * (ended - encoded - spent)}
         if watch is not None:
             timings["rerank"] = 1e3 * spent
-        told = ranking.reranked, ranking.rerank_failure
+        judged = self._judged(index, query, passed, ranking)
+        if judged is not None:
+            timings["abstention"] = 1e3 * (time.perf_counter() - ended)
+        told = ranking.reranked, ranking.rerank_failure, judged
         return Response(self.version.id, found.name, hits, ranking.reason, timings, context, *told)
 
 

@@ -305,6 +305,7 @@ def _mismatches(runs: Sequence[Measured], new: int, turns: int) -> list[str]:
         wanted = {stage: turns for stage in ("merge", "encode_turns", "segment", "index")}
         wanted |= {stage: nodes["episodes"] for stage in ("extract", "encode_episodes", "group")}
         wanted |= {"consolidate": drafts, "encode_topics": nodes["topics"], "propagate": vectors}
+        wanted |= {"relate": turns + kept}
         checks = [(f"rows of {stage}", rows[stage], count) for stage, count in wanted.items()]
         checks.append(("rows of import", sum(run.imported.values()), new))
         checks.append(("turns of the version", nodes["turns"], turns))

@@ -16,7 +16,7 @@ from hgmem_core.embeddings import embed_turns
 from hgmem_core.encoding import Encoder
 from hgmem_core.segment import segment
 from hgmem_core.segmentation_metrics import METRICS, Boundaries, even_boundaries, score_segmentation
-from hgmem_core.tasks.locomo import TaskError
+from hgmem_core.tasks.task import TaskError
 from hgmem_core.tasks.tiage import Conversation, read_conversations
 from hgmem_core.turns import merge_imports, messages_table
 from pipelines.progress import Progress

@@ -9,12 +9,18 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from hgmem_core import consolidate_llm, extract_llm, group_llm, segment_llm
+from hgmem_core import consolidate_llm, extract_llm, group_llm, relate_llm, segment_llm
 from hgmem_core.chat import Reply, Request
 from hgmem_core.config import Config, LlmStage
 from hgmem_core.consolidate import CONSOLIDATE_REVISION, consolidate
 from hgmem_core.dense import open_faiss, to_faiss
-from hgmem_core.embeddings import EMBEDDINGS_REVISION, embedding_rows, texts_of_turns
+from hgmem_core.embeddings import (
+    EMBEDDINGS_REVISION,
+    context_texts,
+    embedding_rows,
+    texts_of_turns,
+    tuned_by_heads,
+)
 from hgmem_core.encoding import EncoderIdentity, Vectors
 from hgmem_core.extract import EXTRACT_REVISION, extract
 from hgmem_core.graph import DENSE_FIELDS, LEVELS, GraphTables, dense_text
@@ -23,6 +29,7 @@ from hgmem_core.index import INDEX_REVISION, BucketIndex, build_index, splice_in
 from hgmem_core.passes import Terms
 from hgmem_core.prompts import Prompt
 from hgmem_core.propagate import PROPAGATE_REVISION, propagate
+from hgmem_core.relate import RELATE_REVISION, RelateTables, relate
 from hgmem_core.schemas import (
     CAUSE,
     EPISODE,
@@ -32,7 +39,9 @@ from hgmem_core.schemas import (
     TURN,
     TableSchema,
     embedding_schema,
+    layout_of,
     ok_outcomes,
+    relation_schema,
 )
 from hgmem_core.segment import SEGMENT_REVISION, segment
 from hgmem_core.tokens import TOKENS_REVISION
@@ -42,6 +51,7 @@ from pipelines.files import open_arrow
 from pipelines.imports import ImportedPart
 from pipelines.runner import Produced, Runner, Stage
 from pipelines.store import DamagedOutput, Output, Payload
+from pipelines.tuned_vectors import Tuned
 
 PROMPTS: Mapping[LlmStage, Prompt] = MappingProxyType(
     {
@@ -49,15 +59,24 @@ PROMPTS: Mapping[LlmStage, Prompt] = MappingProxyType(
         "extract": extract_llm.PROMPT,
         "consolidate": consolidate_llm.PROMPT,
         "group": group_llm.PROMPT,
+        "relate": relate_llm.PROMPT,
     }
 )
 """Of the stages that a language model takes part in."""
 
 STAGES = (
     "merge", "encode_turns", "segment", "extract", "encode_facts", "encode_episodes", "consolidate", "group",
-    "encode_topics", "propagate", "index",
+    "encode_topics", "propagate", "relate", "encode_tuned", "index",
 )  # fmt: skip
 """In order."""
+
+TUNED_STAGE = "encode_tuned"
+"""Left out where nobody asked for tuned vectors."""
+
+
+def stages_of(tuned: Tuned | None) -> tuple[str, ...]:
+    """Return the stages of a build that makes such tuned vectors, or none."""
+    return tuple(stage for stage in STAGES if tuned is not None or stage != TUNED_STAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +118,11 @@ Asking: TypeAlias = Generator[list[Request], list[Reply], Made]
 class BucketBuild:
     """The stages of one bucket, in order; each is a pure function of the tables before it."""
 
-    def __init__(self, runner: Runner, config: Config, encoder: EncoderIdentity) -> None:
+    def __init__(self, runner: Runner, config: Config, encoder: EncoderIdentity, tuned: Tuned | None) -> None:
         """Describe the stages: what in the configuration decides the output of each."""
         self._runner = runner
         self._config = config
+        self._tuned = tuned
         self._embedding = embedding_schema(encoder.dimension)
         language = {"language": config.index.language, "tokens": TOKENS_REVISION}
         encode = {"model": encoder.as_dict(), "batch_size": config.encoder.batch_size}
@@ -118,11 +138,15 @@ class BucketBuild:
             "group": (GROUP_REVISION, config.group.model_dump()),
             "encode_topics": (EMBEDDINGS_REVISION, encode),
             "propagate": (PROPAGATE_REVISION, config.propagate.model_dump()),
+            "relate": (RELATE_REVISION, {**config.relate.model_dump(), **language}),
             "index": (INDEX_REVISION, {**index, "dimension": encoder.dimension}),
         }
         for stage, about in self._of_the_model().items():
             slices[stage][1]["llm"] = about
-        self._stages = {name: Stage(name, *slices[name]) for name in STAGES}
+        if tuned is not None:
+            slices[TUNED_STAGE] = (EMBEDDINGS_REVISION, {**encode, "model": tuned.identity})
+            slices["index"][1]["tuned_dimension"] = tuned.dimension
+        self._stages = {name: Stage(name, *slices[name]) for name in stages_of(tuned)}
 
     @property
     def _terms(self) -> Terms:
@@ -140,6 +164,7 @@ class BucketBuild:
             "extract": {"revision": extract_llm.EXTRACT_LLM_REVISION},
             "consolidate": {"revision": consolidate_llm.CONSOLIDATE_LLM_REVISION, "pair_cosine": llm.pair_cosine},
             "group": {"revision": group_llm.GROUP_LLM_REVISION},
+            "relate": {"revision": relate_llm.RELATE_LLM_REVISION, "max_relations": llm.max_relations},
         }
         return {
             stage: {**identity(llm), "prompt": PROMPTS[stage].fingerprint, **about}
@@ -163,11 +188,15 @@ class BucketBuild:
         [topic_vectors] = yield from self._encode({"topic": topics})
         vectors = [fact_vectors, episode_vectors, topic_vectors]
         propagated = yield from self._after("propagate", [facts, topics, *vectors], self._propagate)
+        said = [turns, turn_vectors, facts, fact_vectors, topics]
+        relations = yield from self._after("relate", said, self._relate)
         tables = {
             "merge": turns, "encode_turns": turn_vectors, "segment": episodes, "extract": drafts,
             "encode_facts": fact_vectors, "encode_episodes": episode_vectors, "consolidate": facts, "group": topics,
-            "encode_topics": topic_vectors, "propagate": propagated,
+            "encode_topics": topic_vectors, "propagate": propagated, "relate": relations,
         }  # fmt: skip
+        if self._tuned is not None:
+            tables[TUNED_STAGE] = yield from self._encode_tuned(self._tuned, turns, turn_vectors)
         return self._runner.sound(self._index(tables))
 
     def _after(self, stage: str, inputs: Sequence[Output], work: Callable[..., Asking[Produced]]) -> Asking[Output]:
@@ -197,6 +226,23 @@ class BucketBuild:
                     self._runner.finish(task, _produced({"embeddings": (embeddings, self._embedding)}, outcomes))
                 )
         return outputs
+
+    def _encode_tuned(
+        self, tuned: Tuned, turns: Output, turn_vectors: Output
+    ) -> Generator[list[Texts], list[Vectors], Output]:
+        """Make the tuned vectors of turns: of their texts with context, or by heads of the vectors that there are."""
+        task = self._runner.begin(self._stages[TUNED_STAGE], [turns] if tuned.heads is None else [turns, turn_vectors])
+        if isinstance(task, Output):
+            return task
+        table = _Tables(self._runner, turns, task.fresh)["turns"]
+        nodes = table.select(["namespace", "turn_id"])
+        if tuned.heads is None:
+            [vectors] = yield [Texts(TUNED_STAGE, nodes, texts_of_turns(table, context_texts))]
+        else:
+            embeddings = _Tables(self._runner, turn_vectors, task.fresh)["embeddings"]
+            vectors = tuned_by_heads(table, embeddings, tuned.heads)
+        made, outcomes = embedding_rows("turn", nodes, vectors, "tuned")
+        return self._runner.finish(task, _produced({"embeddings": (made, embedding_schema(tuned.dimension))}, outcomes))
 
     def _texts(self, level: str, nodes: "_Tables") -> Texts:
         table = nodes[f"{level}s"]
@@ -258,6 +304,24 @@ class BucketBuild:
         outcomes = ok_outcomes("propagate", base.column("namespace"), base.column("node_id"))
         return _produced({"embeddings": (moved, self._embedding)}, outcomes)
 
+    def _relate(
+        self, turns: "_Tables", turn_vectors: "_Tables", facts: "_Tables", fact_vectors: "_Tables", topics: "_Tables"
+    ) -> Asking[Produced]:
+        tables = RelateTables(
+            turns=turns["turns"],
+            turn_vectors=turn_vectors["embeddings"],
+            facts=facts["facts"],
+            fact_vectors=fact_vectors["embeddings"],
+            incidences=pa.concat_tables([made["incidences"] for made in (facts, topics)]),
+            causes=facts["causes"],
+        )
+        settings, llm = (self._config.relate, self._config.index.language), self._config.llm
+        if not llm.decides("relate"):
+            *relations, outcomes = relate(tables, *settings)
+            return _produced(_relations(*relations), outcomes)
+        made = yield from relate_llm.relate_llm(tables, *settings, llm.max_relations, self._terms)
+        return _produced(_relations(made.turn_relations, made.fact_relations), made.outcomes, made.rejects)
+
     def _index(self, made: Mapping[str, Output]) -> Output:
         """Index a bucket; the manifest tells which outputs the index was made from, for the build after this one."""
         task = self._runner.begin(self._stages["index"], [made[name] for name in made if name != "extract"])
@@ -272,9 +336,12 @@ class BucketBuild:
             incidences=pa.concat_tables([tables[stage]["incidences"] for stage in ("consolidate", "group")]),
             base=pa.concat_tables(vectors),
             propagated=tables["propagate"]["embeddings"],
+            turn_relations=tables["relate"]["turn_relations"],
+            fact_relations=tables["relate"]["fact_relations"],
         )
         turns, embeddings = tables["merge"]["turns"], tables["encode_turns"]["embeddings"]
-        index = build_index(turns, embeddings, graph, self._config.index, self._config.propagate.weight)
+        tuned = tables[TUNED_STAGE]["embeddings"] if TUNED_STAGE in tables else None
+        index = build_index(turns, embeddings, graph, self._config.index, self._config.propagate.weight, tuned)
         outcomes = ok_outcomes("index", turns.column("namespace"), turns.column("turn_id"))
         about = {"made_from": {stage: output.identity for stage, output in made.items()}}
 
@@ -311,6 +378,13 @@ def _facts(facts: pa.Table, incidences: pa.Table, causes: pa.Table) -> dict[str,
     return {"facts": (facts, FACT), "incidences": (incidences, INCIDENCE), "causes": (causes, CAUSE)}
 
 
+def _relations(of_turns: pa.Table, of_facts: pa.Table) -> dict[str, tuple[pa.Table, TableSchema]]:
+    return {
+        f"{graph}_relations": (table, relation_schema(layout_of(table.schema)))
+        for graph, table in (("turn", of_turns), ("fact", of_facts))
+    }
+
+
 def _produced(
     tables: Mapping[str, tuple[pa.Table, TableSchema]], outcomes: pa.Table, rejects: pa.Table | None = None
 ) -> Produced:
@@ -326,13 +400,19 @@ def _unserved(rejects: pa.Table) -> int:
     return sum(reason.startswith("refused:") for reason in rejects.column("reason").to_pylist())
 
 
-_INDEX_TABLES = ("namespaces", "nodes", "graph_nodes", "postings")
-_INDEX_VECTORS = {"vectors": "turn", "graph_vectors": "graph", "propagated_vectors": "graph_propagated"}
+_INDEX_TABLES = ("namespaces", "nodes", "graph_nodes", "postings", "turn_relations", "fact_relations")
+_INDEX_VECTORS = {
+    "vectors": "turn", "graph_vectors": "graph", "propagated_vectors": "graph_propagated",
+    "tuned_vectors": "turn_tuned",
+}  # fmt: skip
 
 
 def _index_files(index: BucketIndex, outcomes: pa.Table, about: Mapping[str, object]) -> Produced:
     files: dict[str, Payload] = {f"{name}.arrow": getattr(index, name) for name in _INDEX_TABLES}
-    files |= {f"{file}.faiss": to_faiss(getattr(index, name)) for name, file in _INDEX_VECTORS.items()}
+    for name, file in _INDEX_VECTORS.items():
+        vectors = getattr(index, name)
+        if vectors is not None:
+            files[f"{file}.faiss"] = to_faiss(vectors)
     counts = {"turns": index.nodes.num_rows, "namespaces": index.namespaces.num_rows}
     counts |= {f"{level}s": sum(index.namespaces.column(f"{level}s").to_pylist()) for level in LEVELS}
     return Produced(files, outcomes, about={**about, **counts})
@@ -340,7 +420,11 @@ def _index_files(index: BucketIndex, outcomes: pa.Table, about: Mapping[str, obj
 
 def _read_index(output: Output) -> BucketIndex:
     tables = {name: open_arrow(output.folder / f"{name}.arrow") for name in _INDEX_TABLES}
-    vectors = {name: open_faiss(str(output.folder / f"{file}.faiss")).copy() for name, file in _INDEX_VECTORS.items()}
+    vectors = {
+        name: open_faiss(str(output.folder / f"{file}.faiss")).copy()
+        for name, file in _INDEX_VECTORS.items()
+        if f"{file}.faiss" in output.manifest["files"]
+    }
     return BucketIndex(**tables, **vectors)
 
 
@@ -356,6 +440,7 @@ def index_of_bucket(
     runner: Runner,
     config: Config,
     encoder: EncoderIdentity,
+    tuned: Tuned | None,
     parts: Sequence[ImportedPart],
     answers: Answers,
 ) -> Output:
@@ -365,12 +450,13 @@ def index_of_bucket(
         runner: Of the bucket.
         config: How to build.
         encoder: Whose vectors `answers` returns.
+        tuned: What makes tuned vectors; None for no such vectors.
         parts: What was imported of the bucket, the oldest import first.
         answers: Returns vectors of texts and replies to requests.
     """
     removed: Counter[Path] = Counter()
     while True:
-        steps = BucketBuild(runner, config, encoder).steps(parts)
+        steps = BucketBuild(runner, config, encoder, tuned).steps(parts)
         try:
             waiting = next(steps)
             while True:

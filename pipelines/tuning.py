@@ -13,7 +13,8 @@ from hgmem_core.metrics import METRICS
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import best_rows, speaker_factors
 from hgmem_core.recipes import RECIPES, Blend
-from hgmem_core.tasks.locomo import GROUPS, Questions, TaskError
+from hgmem_core.tasks.locomo import GROUPS
+from hgmem_core.tasks.task import Questions, TaskError
 from pipelines.progress import Progress
 from pipelines.retriever import Retriever
 

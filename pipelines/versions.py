@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
@@ -19,21 +20,39 @@ from hgmem_core.ids import bucket_of, digest_of_parts
 from hgmem_core.index import INDEX_REVISION
 from hgmem_core.namespace_index import BucketFiles, IndexReader
 from hgmem_core.recipes import RecipeError, find_recipe
+from hgmem_core.relations import LAYOUTS
 from hgmem_core.schemas import SCHEMA_VERSION
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.files import StoreError, damage_of, open_arrow, read_as, read_sealed
 from pipelines.store import Store
 
-_TABLES = ("namespaces.arrow", "nodes.arrow", "graph_nodes.arrow", "postings.arrow")
+_TABLES = (
+    "namespaces.arrow", "nodes.arrow", "graph_nodes.arrow", "postings.arrow", "turn_relations.arrow",
+    "fact_relations.arrow",
+)  # fmt: skip
 _VECTORS = ("turn.faiss", "graph.faiss", "graph_propagated.faiss")
 INDEX_FILES = (*_TABLES, *_VECTORS)
+TUNED_FILE = "turn_tuned.faiss"
+"""Beside them in a version that has tuned vectors."""
 
 _NOT_SERVED = "version {} is not served; roll back to another version or rebuild"
 _ID = "[0-9a-f]{16}"
 _DECIDING = (
-    "schema_version", "index_revision", "tokens_revision", "encoder", "index", "propagation", "default_recipe",
-    "store_buckets",
+    "schema_version", "index_revision", "tokens_revision", "encoder", "tuned_encoder", "index", "propagation",
+    "relations", "default_recipe", "store_buckets",
 )  # fmt: skip
+RELATION_LAYOUTS = {graph: list(layout) for graph, layout in LAYOUTS.items()}
+"""Of each event graph, as a manifest has it."""
+
+_SOFTWARE: Mapping[str, Any] = MappingProxyType(
+    {
+        "schema_version": SCHEMA_VERSION,
+        "index_revision": INDEX_REVISION,
+        "tokens_revision": TOKENS_REVISION,
+        "relations": RELATION_LAYOUTS,
+    }
+)
+"""What a manifest must say for this software to read the version."""
 
 
 class VersionError(StoreError):
@@ -127,6 +146,12 @@ class Version:
         """The recipe that `default` stands for in this version."""
         return str(self.manifest["default_recipe"])
 
+    @property
+    def tuned_encoder(self) -> Mapping[str, Any] | None:
+        """What made its tuned vectors, see `pipelines.tuned_vectors.Tuned`; None if it has none."""
+        tuned: Mapping[str, Any] | None = self.manifest["tuned_encoder"]
+        return tuned
+
     def bucket_of(self, namespace: str) -> int:
         """Return the bucket that would hold `namespace`."""
         return bucket_of(namespace, self.manifest["store_buckets"])
@@ -142,12 +167,19 @@ class Version:
             return None
         folder = self.store.root / about["folder"]
         for name, listed in about["files"].items():
-            if name in INDEX_FILES:
+            if name in INDEX_FILES or name == TUNED_FILE:
                 _check_file(folder / name, listed, self.id)
-        namespaces, nodes, graph_nodes, postings = (open_arrow(folder / name) for name in _TABLES)
+        tables = {name.removesuffix(".arrow"): open_arrow(folder / name) for name in _TABLES}
         turn, graph, propagated = (open_faiss(str(folder / name)) for name in _VECTORS)
-        propagation = float(self.manifest["propagation"])
-        files = BucketFiles(namespaces, nodes, graph_nodes, postings, turn, graph, propagated, propagation)
+        tuned = None if self.tuned_encoder is None else open_faiss(str(folder / TUNED_FILE))
+        files = BucketFiles(
+            **tables,
+            vectors=turn,
+            graph_vectors=graph,
+            propagated_vectors=propagated,
+            propagation=float(self.manifest["propagation"]),
+            tuned_vectors=tuned,
+        )
         return IndexReader(files)
 
     def verify(self) -> Iterator[str]:
@@ -192,10 +224,10 @@ def _checked_manifest(path: Path, version: str) -> Mapping[str, Any]:
     manifest = read_sealed(path)
     if manifest is None or manifest.get("version") != version:
         raise VersionError(f"{path} is damaged: {_NOT_SERVED.format(version)}")
-    software = {"schema_version": SCHEMA_VERSION, "index_revision": INDEX_REVISION, "tokens_revision": TOKENS_REVISION}
-    other = {name: manifest.get(name) for name, ours in software.items() if manifest.get(name) != ours}
+    other = {name: manifest.get(name) for name, ours in _SOFTWARE.items() if manifest.get(name) != ours}
     if other:
-        raise VersionError(f"version {version} has {other}, this software reads {software}: rebuild the store")
+        ours = {name: _SOFTWARE[name] for name in other}
+        raise VersionError(f"version {version} has {other}, this software reads {ours}: rebuild the store")
     if version_id(manifest) != version:
         raise VersionError(f"{path} is damaged: it describes another version; {_NOT_SERVED.format(version)}")
     try:
@@ -212,6 +244,15 @@ _MAY_BE_UNKNOWN = ("weights_sha256", "pooling", "quantisation")
 """Of a model at a server: empty, and then equal to anything."""
 
 
+def differing_properties(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the names of the properties in which the identities of two encoders differ."""
+    return [
+        name
+        for name in sorted({*one, *other})
+        if one.get(name) != other.get(name) and not (name in _MAY_BE_UNKNOWN and "" in (one.get(name), other.get(name)))
+    ]
+
+
 def check_encoder(version: Version, encoder: EncoderIdentity) -> None:
     """Refuse an encoder other than the one that made the version's vectors; a model may run here or at a server.
 
@@ -222,13 +263,36 @@ def check_encoder(version: Version, encoder: EncoderIdentity) -> None:
     asked = encoder.as_dict()
     differing = [
         f"{name}: version has {built.get(name)!r}, encoder has {asked.get(name)!r}"
-        for name in sorted({*built, *asked})
-        if built.get(name) != asked.get(name)
-        and not (name in _MAY_BE_UNKNOWN and "" in (built.get(name), asked.get(name)))
+        for name in differing_properties(built, asked)
     ]
     if differing:
         setting = "name" if built.get("name") in PACKAGED_ENCODERS else "model"
         raise VersionError(
             f"version {version.id} was built with another encoder ({'; '.join(differing)}): "
             f"query it with encoder.{setting}={built.get('name')!r}, or rebuild"
+        )
+
+
+def check_tuned(version: Version, tuned: Mapping[str, Any] | None) -> None:
+    """Refuse another tuned encoder, or other heads, than those that made the version's tuned vectors, if it has any.
+
+    Args:
+        version: To be asked.
+        tuned: The identity of those at hand, see `pipelines.tuned_vectors.Tuned`; None for none, which is in order as
+            long as no recipe needs them.
+
+    Raises:
+        VersionError: Names each differing property with both values.
+    """
+    built = version.tuned_encoder
+    if built is None or tuned is None:
+        return
+    differing = [
+        f"{name}: version has {built.get(name)!r}, encoder.tuned has {tuned.get(name)!r}"
+        for name in differing_properties(built, tuned)
+    ]
+    if differing:
+        raise VersionError(
+            f"the tuned vectors of version {version.id} were made by others ({'; '.join(differing)}): name the folder "
+            "that it was built with as encoder.tuned, or rebuild"
         )

@@ -6,14 +6,12 @@ Maharana et al., ACL 2024. Categories: 1 multi-hop, 2 temporal, 3 open-domain, 4
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import pyarrow as pa
-
+from hgmem_core.config import InputConfig
 from hgmem_core.ids import turn_id
-from hgmem_core.schemas import QREL, QUERY, TableSchema, conform
+from hgmem_core.tasks.task import RETRIEVAL_METRICS, Questions, Task, TaskError, TaskFiles
 
 GROUPS: MappingProxyType[str, frozenset[str]] = MappingProxyType(
     {"all": frozenset("12345"), "1-4": frozenset("1234"), **{category: frozenset(category) for category in "12345"}}
@@ -27,25 +25,6 @@ _WELL_FORMED = re.compile(r"D\d+:[1-9]\d*")
 _DIALOGUE_ID = re.compile(r"D:?\s*(\d+)\s*:\s*(\d+)")
 
 
-class TaskError(ValueError):
-    """The file is not the benchmark that it should be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """The questions of a benchmark.
-
-    Attributes:
-        queries: QUERY; `group` is the category.
-        qrels: QREL; at least one row a query.
-        counts: How many questions and evidence strings there were, and what became of them.
-    """
-
-    queries: pa.Table
-    qrels: pa.Table
-    counts: Mapping[str, int]
-
-
 def namespace_of(sample_id: str) -> str:
     """Return the namespace that the importer gives a conversation."""
     return f"locomo/{sample_id}"
@@ -54,6 +33,21 @@ def namespace_of(sample_id: str) -> str:
 def session_of(number: int) -> str:
     """Return the session id that the importer gives session `number`; string order is number order."""
     return f"session_{number:03d}"
+
+
+def read_task(files: TaskFiles) -> Task:
+    """Read a LoCoMo file; its conversations are what is imported.
+
+    Raises:
+        TaskError: Names the file, and see `read_questions`.
+    """
+    path = files.data.path
+    try:
+        questions = read_questions(files.data.rows)
+    except TaskError as error:
+        raise TaskError(f"{path}: {error}") from error
+    inputs = (InputConfig(format="locomo", paths=[path]),)
+    return Task("locomo", files, inputs, questions, GROUPS, RETRIEVAL_METRICS, "1-4", unanswerable=GROUPS["5"])
 
 
 def read_questions(samples: Sequence[Mapping[str, Any]]) -> Questions:
@@ -91,7 +85,7 @@ def read_questions(samples: Sequence[Mapping[str, Any]]) -> Questions:
             qrels += [(namespace, query_id, turn, 1) for turn in found]
     if not queries:
         raise TaskError("no question has evidence among the turns of its conversation")
-    return Questions(_table(queries, QUERY), _table(qrels, QREL), dict(counts))
+    return Questions.of(queries, qrels, dict(counts))
 
 
 def _sample_id(sample: object) -> str:
@@ -113,11 +107,6 @@ def _question(question: object, where: str) -> tuple[str, str, list[Any]]:
     if not isinstance(evidence, list):
         raise TaskError(f"{where}: its evidence is no list")
     return text, str(category), evidence
-
-
-def _table(rows: Sequence[Sequence[object]], schema: TableSchema) -> pa.Table:
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(schema.arrow.names)}
-    return conform(pa.table(columns, schema=schema.arrow), schema)
 
 
 def _turns(conversation: object, namespace: str, sample_id: str) -> dict[tuple[int, int], str]:

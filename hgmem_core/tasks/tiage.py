@@ -10,7 +10,7 @@ import numpy as np
 
 from hgmem_core.messages import Message
 from hgmem_core.segmentation_metrics import Boundaries
-from hgmem_core.tasks.locomo import TaskError
+from hgmem_core.tasks.task import TaskError
 
 _SHIFTS: Mapping[str, bool] = {"0": False, "1": True}
 _FIRST = "-1"

@@ -10,16 +10,21 @@ import pyarrow as pa
 from hgmem_core.config import Config, IndexConfig
 from hgmem_core.consolidate import consolidate
 from hgmem_core.dense import FlatVectors, to_faiss
-from hgmem_core.embeddings import embed_nodes, embed_turns
-from hgmem_core.encoding import EncoderIdentity
+from hgmem_core.embeddings import embed_nodes, embed_turns, embedding_rows, tuned_by_heads
+from hgmem_core.encoding import EncoderIdentity, encode_queries
 from hgmem_core.extract import extract
 from hgmem_core.graph import GraphTables, dense_text
 from hgmem_core.group import group, words_of_episodes
+from hgmem_core.heads import first_heads
 from hgmem_core.index import build_index
 from hgmem_core.messages import Message
 from hgmem_core.namespace_index import BucketFiles, IndexReader
 from hgmem_core.propagate import propagate
+from hgmem_core.ranking import Query
+from hgmem_core.relate import RelateTables, relate
+from hgmem_core.schemas import CAUSE
 from hgmem_core.segment import segment
+from hgmem_core.tokens import tokenizer
 from hgmem_core.turns import merge_imports, messages_table, number_equals
 
 BEGAN = datetime(2024, 3, 1, 18, 0, tzinfo=UTC)
@@ -52,7 +57,10 @@ def graph_of(turns, encoder, propagation=0.5):
     topics, memberships, _ = group(episodes, episode_vectors, names, keywords, config.group)
     base = pa.concat_tables([fact_vectors, episode_vectors, _encoded("topic", topics, encoder)])
     every = pa.concat_tables([incidences, memberships])
-    return GraphTables(topics, episodes, facts, every, base, propagate(base, every, propagation, "sum"))
+    tables = RelateTables(turns, vectors, facts, fact_vectors, every, CAUSE.empty())
+    turn_relations, fact_relations, _ = relate(tables, config.relate, "english")
+    moved = propagate(base, every, propagation, "sum")
+    return GraphTables(topics, episodes, facts, every, base, moved, turn_relations, fact_relations)
 
 
 def _encoded(level, table, encoder):
@@ -60,14 +68,28 @@ def _encoded(level, table, encoder):
     return embed_nodes(level, table.select(["namespace", f"{level}_id"]), texts, encoder, 32)[0]
 
 
-def reader_of(turns, encoder):
+def reader_of(turns, encoder, has_tuned=True):
     """The opened index of TURN, its vectors in FAISS as on disk."""
     graph = graph_of(turns, encoder)
     embeddings = embed_turns(turns, encoder, 32)[0]
-    index = build_index(turns, embeddings, graph, IndexConfig(), 0.5)
-    tables = index.namespaces, index.nodes, index.graph_nodes, index.postings
+    tuned = embedding_rows("turn", turns.select(["namespace", "turn_id"]), tuned_by(turns, embeddings), "tuned")[0]
+    index = build_index(turns, embeddings, graph, IndexConfig(), 0.5, tuned)
+    tables = (index.namespaces, index.nodes, index.graph_nodes, index.postings)
+    tables += (index.turn_relations, index.fact_relations)
     vectors = (_flat(part) for part in (index.vectors, index.graph_vectors, index.propagated_vectors))
-    return IndexReader(BucketFiles(*tables, *vectors, propagation=0.5))
+    tuned = _flat(index.tuned_vectors) if has_tuned else None
+    return IndexReader(BucketFiles(*tables, *vectors, propagation=0.5, tuned_vectors=tuned))
+
+
+def tuned_by(turns, embeddings):
+    """Tuned vectors of turns, by heads that learned nothing: a query's own is its vector."""
+    return tuned_by_heads(turns, embeddings, first_heads(16, 0.5))
+
+
+def query_of(text, encoder):
+    """A query as every recipe may read it."""
+    vector = encode_queries(encoder, [text])[0]
+    return Query(text, tuple(tokenizer("english")(text)), vector, vector)
 
 
 def _flat(vectors):

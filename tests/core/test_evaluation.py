@@ -3,7 +3,8 @@ import pytest
 
 from hgmem_core.evaluation import paired_differences, question_scores, result_rows
 from hgmem_core.ids import turn_id
-from hgmem_core.tasks.locomo import GROUPS, TaskError, namespace_of, read_questions, session_of
+from hgmem_core.tasks.locomo import GROUPS, namespace_of, read_questions, session_of
+from hgmem_core.tasks.task import RETRIEVAL_METRICS, TaskError
 
 
 def sample(*questions, sample_id="conv-1"):
@@ -96,7 +97,7 @@ def test_a_sample_that_comes_twice_is_refused():
 def test_a_recipe_that_found_nothing_has_its_row_of_zeros():
     questions = read_questions([sample(question("D1:1"))])
     run = pa.table({"query_id": pa.array([], pa.string()), "id": [], "recipe": pa.array([], pa.string())})
-    rows = result_rows(question_scores(run, questions.queries, questions.qrels, ["b", "a"]), GROUPS)
+    rows = result_rows(question_scores(run, questions.queries, questions.qrels, ["b", "a"], RETRIEVAL_METRICS), GROUPS)
     assert [(row["recipe"], row["group"], row["mrr"]) for row in rows if row["group"] == "all"] == [
         ("b", "all", 0),
         ("a", "all", 0),
@@ -108,7 +109,7 @@ def test_groups_average_their_questions_and_a_missing_answer_counts_as_zero():
     first, second, _ = questions.queries.column("query_id").to_pylist()
     relevant = dict(zip(questions.qrels.column("query_id").to_pylist(), turns_of(questions), strict=True))
     run = pa.table({"query_id": [first, second], "id": [relevant[first], relevant[second]], "recipe": ["r", "r"]})
-    scores = question_scores(run, questions.queries, questions.qrels, ["r", "r"])
+    scores = question_scores(run, questions.queries, questions.qrels, ["r", "r"], RETRIEVAL_METRICS)
     rows = {row["group"]: row for row in result_rows(scores, GROUPS)}
     assert {group: row["n"] for group, row in rows.items()} == {"all": 3, "1-4": 2, "1": 2, "5": 1}
     assert rows["1"]["recall@10"] == 75
@@ -126,7 +127,7 @@ def test_paired_differences_are_those_of_the_same_questions():
         {"query_id": [first, second, first], "id": [relevant[first], relevant[second], relevant[first]]}
         | {"recipe": ["better", "better", "worse"]}
     )
-    scores = question_scores(run, questions.queries, questions.qrels, ["worse", "better"])
+    scores = question_scores(run, questions.queries, questions.qrels, ["worse", "better"], RETRIEVAL_METRICS)
     rows = paired_differences(scores, "worse", GROUPS)
     found = {(row["group"], row["metric"]): row for row in rows}
     assert found["all", "recall@10"]["difference"] == 50

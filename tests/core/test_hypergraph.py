@@ -9,16 +9,15 @@ import pytest
 from hgmem_core.config import IndexConfig
 from hgmem_core.context import statements_of
 from hgmem_core.embeddings import embed_turns
-from hgmem_core.encoding import encode_texts
 from hgmem_core.graph import GraphError
 from hgmem_core.index import build_index
 from hgmem_core.namespace_graph import Lists
-from hgmem_core.ranking import Query, Reranker
+from hgmem_core.ranking import Reranker
 from hgmem_core.recipes import RECIPES, CoarseToFine, Recipe
 from hgmem_core.search import Filters, rank_turns
-from hgmem_core.tokens import tokenizer
 from hgmem_core.turns import microseconds
-from tests.core.fixtures import BEGAN, HashEncoder, graph_of, message, reader_of, turns_of
+from tests.core.fixtures import BEGAN, HashEncoder, graph_of, message, query_of, reader_of, turns_of
+from tests.core.toy_models import model_of
 
 ENCODER = HashEncoder()
 SUBJECTS = ["my cello lesson", "the harbour in Lisbon", "a lemon cake", "our old ferry", "Nadia's garden"]
@@ -47,7 +46,7 @@ def index():
 
 
 def query(text):
-    return Query(text, tuple(tokenizer("english")(text)), encode_texts(ENCODER, [text])[0])
+    return query_of(text, ENCODER)
 
 
 def vectors_of(index, level, weight):
@@ -193,7 +192,7 @@ def test_filters_reach_the_hypergraph(index):
     for session in index.session_ids:
         for recipe in (*(recipe for recipe in RECIPES.values() if not isinstance(recipe, Recipe)), one_topic):
             filters = Filters(session_id=session)
-            ranking = rank_turns(index, query("my cello lesson"), recipe, filters, 100)
+            ranking = rank_turns(index, query("my cello lesson"), recipe, filters, 100, trained=model_of(recipe))
             assert set(index.column("session_id").take(ranking.rows).to_pylist()) == {session}, recipe
             cited = {turn for one in statements_of(index, ranking, recipe) for turn in one.turn_ids}
             rows = [row for row, turn in enumerate(index.column("turn_id").to_pylist()) if turn in cited]

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from hgmem_core.encoding import encode_queries
-from hgmem_core.ranking import Query
 from hgmem_core.recipes import RECIPES, CoarseToFine
 from hgmem_core.rerank import RerankError, Reranking, candidate_texts, qwen3_document, qwen3_query
 from hgmem_core.search import Filters, hits_of, rank_turns
-from hgmem_core.tokens import tokenizer
-from tests.core.fixtures import HashEncoder, message, reader_of, turns_of
+from tests.core.fixtures import HashEncoder, message, query_of, reader_of, turns_of
+from tests.core.toy_models import model_of
 
 ENCODER = HashEncoder()
 SUBJECTS = ["tea", "a harbour", "the violin", "our ferry", "the garden", "a lemon cake"]
@@ -36,7 +34,7 @@ def index():
 
 
 def query(text):
-    return Query(text, tuple(tokenizer("english")(text)), encode_queries(ENCODER, [text])[0])
+    return query_of(text, ENCODER)
 
 
 class WordScorer:
@@ -59,7 +57,8 @@ class BrokenScorer:
 def ranked(index, recipe, scorer, k=10, candidates=100, explain=False, **filters):
     reranker = None if scorer is None else Reranking(scorer, candidates, 8_192).of(index)
     asked = query("what about the harbour")
-    return rank_turns(index, asked, RECIPES[recipe], Filters(**filters), k, reranker, explain)
+    own = RECIPES[recipe]
+    return rank_turns(index, asked, own, Filters(**filters), k, reranker, explain, model_of(own))
 
 
 def source_ids(index, ranking):

@@ -1,7 +1,17 @@
 import pyarrow as pa
 import pytest
 
-from hgmem_core.schemas import QREL, QUERY, RUN, TURN, SchemaError, conform, embedding_schema
+from hgmem_core.schemas import (
+    QREL,
+    QUERY,
+    RUN,
+    TURN,
+    SchemaError,
+    conform,
+    embedding_schema,
+    layout_of,
+    relation_schema,
+)
 
 
 def queries(**columns):
@@ -44,6 +54,14 @@ def test_a_number_that_does_not_fit_is_refused_rather_than_wrapped():
 
 
 def test_keys_start_with_the_namespace_and_vectors_have_a_fixed_size():
-    for schema in (TURN, QUERY, QREL, RUN, embedding_schema(3)):
+    for schema in (TURN, QUERY, QREL, RUN, embedding_schema(3), relation_schema(("later", "cosine"))):
         assert schema.key[0] == schema.arrow.names[0] == "namespace"
     assert embedding_schema(3).arrow.field("vector").type == pa.list_(pa.float32(), 3)
+    assert relation_schema(("later", "cosine")).arrow.field("features").type.list_size == 2
+
+
+def test_a_table_of_relations_names_their_features():
+    names = {"namespace": ["n"], "graph": ["turn"], "source_id": ["a"], "target_id": ["b"]}
+    features = pa.array([[1.0, 0.5]], pa.list_(pa.float32(), 2))
+    table = conform(pa.table({**names, "features": features}), relation_schema(("later", "cosine")))
+    assert layout_of(table.schema) == ("later", "cosine")

@@ -16,7 +16,8 @@ from hgmem_core.tokens import tokenizer
 from hgmem_core.turns import date_texts, merge_imports, turn_texts
 from hgmem_core.units import session_spans
 from tests.core import fixtures
-from tests.core.fixtures import BEGAN, IMPORTED, HashEncoder, imported, message, turns_of
+from tests.core.fixtures import BEGAN, IMPORTED, HashEncoder, imported, message, query_of, turns_of
+from tests.core.toy_models import model_of
 
 ENCODER = HashEncoder()
 WORDS = "tea harbour violin seven garden ticket rain Lisbon piano bread".split()
@@ -27,11 +28,12 @@ def reader_of(turns):
 
 
 def query(text):
-    return Query(text, tuple(tokenizer("english")(text)), encode_texts(ENCODER, [text])[0])
+    return query_of(text, ENCODER)
 
 
 def search(index, text, recipe="untrained", k=10, **filters):
-    ranking = rank_turns(index, query(text), find_recipe(recipe), Filters(**filters), k)
+    asked = find_recipe(recipe)
+    ranking = rank_turns(index, query(text), asked, Filters(**filters), k, trained=model_of(asked))
     return hits_of(index, ranking), ranking
 
 

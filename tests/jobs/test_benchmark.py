@@ -94,6 +94,24 @@ def test_a_search_uses_one_thread_and_asks_what_the_log_speaks_of(job, monkeypat
     assert (config.encoder.name, len(queries), repeats, free) == ("static", 200, 5, False)
 
 
+def test_walks_use_one_thread_and_are_compared_with_a_plain_loop(job, monkeypatch, tmp_path):
+    seen = []
+
+    def fresh(environment, work, *given):
+        seen.append(environment)
+        return work(*given)
+
+    monkeypatch.setattr(benchmark, "in_fresh_process", fresh)
+    monkeypatch.setattr(benchmark, "PLAIN_WALKS", 1)
+    code, out, err = job(benchmark, "walks", "--batch", 16, "--repeats", 1, "--out", tmp_path / "walks.json")
+    assert code == 0, err
+    assert seen[0]["OMP_NUM_THREADS"] == "1"
+    result = json.loads((tmp_path / "walks.json").read_text())
+    assert (result["case"], result["neighbours"], result["hops"], result["batch"]) == ("walks", 37, 5, 16)
+    assert result["walks_a_second"]["median"] > result["plain_walks_a_second"]["median"] > 0
+    assert f"ratio {result['ratio']}" in out
+
+
 def test_wrong_use_is_told(job, tmp_path):
     other = tmp_path / "other.json"
     other.write_text('{"case": "locomo"}')

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from hgmem_core.tasks.locomo import TaskError
+from hgmem_core.tasks.task import TaskError
 from jobs import evaluate, tune
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "evaluation.schema.json").read_text())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hgmem_core.tasks.locomo import TaskError
+from hgmem_core.tasks.task import TaskError
 from hgmem_core.tasks.tiage import read_conversations
 from jobs import evaluate
 

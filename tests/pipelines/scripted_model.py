@@ -79,6 +79,11 @@ def _pairs(user):
     return {"pairs": [{"pair": int(number), "verdict": "different"} for number in _NUMBER.findall(user)]}
 
 
+def _edges(user):
+    scores = {"temporal": 0.2, "semantic": 0.6, "causal": 0.7, "entity": 0.4}
+    return {"edges": [{"edge": int(number), **scores} for number in _NUMBER.findall(user)]}
+
+
 def _topic(user):
     episodes = [int(number) for number in _NUMBER.findall(user)]
     roles = ["initiating"] + ["developing"] * (len(episodes) - 1)
@@ -102,6 +107,7 @@ _ANSWERS = {
     "Episodes": _episodes,
     "Facts": _facts,
     "PairVerdicts": _pairs,
+    "ScoredEdges": _edges,
     "TopicAnswer": _topic,
     "Door": _door,
 }

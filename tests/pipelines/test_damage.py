@@ -87,7 +87,8 @@ def test_a_reader_keeps_what_it_has_mapped_while_its_version_is_mended(config):
         ("merge/*/turns", "encode_turns"), ("encode_turns/*/embeddings", "segment"), ("segment/*/episodes", "extract"),
         ("extract/*/facts", "group"), ("extract/*/incidences", "consolidate"), ("consolidate/*/facts", "index"),
         ("encode_facts/*/embeddings", "consolidate"), ("group/*/topics", "encode_topics"),
-        ("propagate/*/embeddings", "index"), ("merge/*/turns", "index"),
+        ("propagate/*/embeddings", "index"), ("merge/*/turns", "index"), ("encode_turns/*/embeddings", "relate"),
+        ("relate/*/turn_relations", "index"), ("relate/*/fact_relations", "index"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("how", ["truncated", "flipped"])

@@ -15,6 +15,7 @@ from hgmem_core.consolidate import CONSOLIDATE_REVISION
 from hgmem_core.extract import EXTRACT_REVISION
 from hgmem_core.group import GROUP_REVISION
 from hgmem_core.index import INDEX_REVISION
+from hgmem_core.relate import RELATE_REVISION
 from hgmem_core.segment import SEGMENT_REVISION
 from hgmem_core.tokens import TOKENS_REVISION
 from hgmem_core.turns import MERGE_REVISION
@@ -44,6 +45,8 @@ COLUMNS = {
     ),
     "consolidate": ("facts.parquet", "fact_id support superseded_by valid_to turn_ids", CONSOLIDATE_REVISION),
     "group": ("incidences.parquet", "hyperedge_id node_id role", GROUP_REVISION),
+    "relate turns": ("turn_relations.parquet", "source_id target_id", RELATE_REVISION),
+    "relate facts": ("fact_relations.parquet", "source_id target_id", RELATE_REVISION),
     "index": ("postings.arrow", "token turn_rows window_rows prior_rows session_rows graph_rows", INDEX_REVISION),
 }
 
@@ -67,7 +70,7 @@ def outputs():
         run(config_of(store, write_jsonl(Path(folder) / "log.jsonl", rows), buckets=1))
         found = {}
         for stage, (pattern, columns, revision) in COLUMNS.items():
-            [path] = store.glob(f"outputs/{stage}/*/{pattern}")
+            [path] = store.glob(f"outputs/{stage.split()[0]}/*/{pattern}")
             table = open_arrow(path) if path.suffix == ".arrow" else pq.read_table(path)
             text = json.dumps(table.select(columns.split()).to_pylist(), default=str, ensure_ascii=False)
             digest = hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -74,11 +74,11 @@ def test_only_changed_namespaces_are_computed(tmp_path, monkeypatch):
     second = write_jsonl(tmp_path / "b.jsonl", CHANGES["a late message"] + CHANGES["a new namespace"])
     run(config_of(tmp_path / "store", first, buckets=2))
     computed = {}
-    for name in ("segment", "extract", "consolidate", "group", "propagate", "build_index", "merge_imports"):
+    for name in ("segment", "extract", "consolidate", "group", "propagate", "relate", "build_index", "merge_imports"):
         original = getattr(stages, name)
 
         def counted(*arguments, name=name, original=original):
-            tables = arguments[0] if name == "merge_imports" else [arguments[0]]
+            tables = arguments[0] if name == "merge_imports" else [getattr(arguments[0], "turns", arguments[0])]
             found = {space for table in tables for space in table.column("namespace").to_pylist()}
             computed[name] = computed.get(name, set()) | found
             return original(*arguments)
@@ -86,7 +86,7 @@ def test_only_changed_namespaces_are_computed(tmp_path, monkeypatch):
         monkeypatch.setattr(stages, name, counted)
     run(config_of(tmp_path / "store", first, second, buckets=2))
     assert all(names == {"acme/user05", "acme/zoe"} for names in computed.values())
-    assert len(computed) == 7
+    assert len(computed) == 8
 
 
 def test_a_parent_that_is_damaged_or_of_other_settings_gives_nothing(tmp_path):

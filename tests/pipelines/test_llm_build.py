@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
@@ -143,6 +144,25 @@ def test_stages_that_are_not_the_models_stay_embedded(tmp_path, log):
     rebuild(config_of(without, log, buckets=4), StaticEncoder(), NOW, Silent())
     facts = [table(root, "extract", "facts") for root in (tmp_path / "store", without)]
     assert facts[0].equals(facts[1])
+
+
+def test_relations_are_scored_only_where_that_is_asked_for(tmp_path, log):
+    chat = ScriptedChat(spoil=sometimes)
+    settings = config(tmp_path / "store", log, llm={**MODEL, "stages": ["relate"], "max_relations": 30})
+    built = build(settings, chat)
+    assert {request.stage for request in chat.asked} == {"relate"}
+    outcomes = built.report.outcomes["relate"]
+    facts = table(tmp_path / "store", "consolidate", "facts").height
+    assert sum(outcomes.values()) == 16 * len(USERS) + facts and outcomes["fallback"] > 0
+    rejects = table(tmp_path / "store", "relate", "rejects")
+    assert set(rejects["stage"]) == {"relate"}
+    relations = table(tmp_path / "store", "relate", "fact_relations")
+    scored = relations.filter(pl.col("features").arr.get(2) == np.float32(0.7))
+    assert 0 < scored.height <= 2 * 30 * len(USERS)
+    [row] = ledger(Store.open(tmp_path / "store"), PriceConfig()).to_dicts()
+    assert (row["stage"], row["fallbacks"]) == ("relate", outcomes["fallback"])
+    again = ScriptedChat()
+    assert (build(settings, again).is_new, again.asked) == (False, [])
 
 
 def test_a_model_that_is_gone_ends_the_build_and_what_it_answered_is_kept(tmp_path, log):

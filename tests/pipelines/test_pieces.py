@@ -36,7 +36,7 @@ def small(monkeypatch):
 @given(sizes=st.lists(st.integers(0, 15), max_size=6))
 def test_units_give_the_bits_of_texts_encoded_at_once(sizes):
     texts = texts_of(sizes)
-    units = units_of(texts, ENCODER.identity, 3)
+    units = units_of(texts, ENCODER.identity.as_dict(), 3)
     assert [text for unit in units for text in unit.texts] == list(texts.texts)
     assert all(len(unit.texts) < 6 + 4 for unit in units)
     vectors = [np.zeros((0, 256), np.float32), *(unit.encode(ENCODER, 3) for unit in units)]
@@ -45,7 +45,7 @@ def test_units_give_the_bits_of_texts_encoded_at_once(sizes):
 
 def test_a_unit_is_named_by_everything_that_decides_its_vectors():
     def names(sizes=(3, 2), identity=ENCODER.identity, batch_size=4):
-        return [unit.name for unit in units_of(texts_of(sizes), identity, batch_size)]
+        return [unit.name for unit in units_of(texts_of(sizes), identity.as_dict(), batch_size)]
 
     from dataclasses import replace
 
@@ -57,7 +57,7 @@ def test_a_unit_is_named_by_everything_that_decides_its_vectors():
 def test_a_piece_is_read_as_it_was_written_or_not_at_all(tmp_path):
     store = Store.make(tmp_path, 1)
     kept = Pieces(store)
-    [unit] = units_of(texts_of([3, 4]), ENCODER.identity, 4)
+    [unit] = units_of(texts_of([3, 4]), ENCODER.identity.as_dict(), 4)
     kept.ask(unit)
     assert kept.unit(unit.name) == unit
     assert not kept.has(unit.name)

@@ -124,7 +124,7 @@ def test_a_node_without_the_software_or_the_store_is_refused(tmp_path, monkeypat
     config = config_of(tmp_path / "store", write_jsonl(tmp_path / "log.jsonl", rows(USERS[:1])), run={"engine": "ray"})
     original = ray_connection._ask_nodes
     bare = {"answer": lambda found: ({}, True), "says": r"^hgmem is not installed on .*: install it there"}
-    blind = {"answer": lambda found: (found[0], False), "says": "cannot see .*store: put the store on a file system"}
+    blind = {"answer": lambda found: (found[0], False), "says": "cannot see .*store: it has to lie on a file system"}
     for case in (bare, blind):
 
         def asked(nodes, folder, case=case):

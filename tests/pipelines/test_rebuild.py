@@ -188,6 +188,7 @@ def test_a_log_without_a_single_text_says_so(tmp_path):
         ({"consolidate": {"near_duplicate_cosine": 0.8}}, "consolidate"),
         ({"group": {"join": 0.9}}, "group"),
         ({"propagate": {"weight": 1.0}}, "propagate"),
+        ({"relate": {"similar": 3}}, "relate"),
         ({"index": {"k1": 1.2}}, "index"),
     ],
 )

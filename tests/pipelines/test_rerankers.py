@@ -10,7 +10,7 @@ from sentence_transformers import CrossEncoder
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hgmem_core.config import RerankConfig
-from hgmem_core.recipes import RECIPES
+from hgmem_core.recipes import MODEL_FREE
 from hgmem_core.rerank import INSTRUCTION, RerankError, qwen3_document, qwen3_query
 from pipelines import encoders, vllm_pooling
 from pipelines.encoders import EncoderError, open_encoder
@@ -188,7 +188,7 @@ def store(tmp_path_factory):
     return run(config_of(folder / "store", write_jsonl(folder / "log.jsonl", rows(users=("ana",))))).store
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", MODEL_FREE)
 def test_every_recipe_asks_the_server_and_tells_how_long_it_took(server, store, recipe):
     version = open_version(store)
     encoder = open_encoder(config_of(store.root).encoder)

@@ -26,7 +26,7 @@ def test_sizes_are_measured_and_their_counts_add_up(tmp_path):
         assert row["mismatches"] == []
         assert row["nodes"]["turns"] == row["turns"]
         assert list(row["outcomes"]) == list(row["ms_a_turn_by_stage"])
-        assert len(row["outcomes"]) == 12
+        assert len(row["outcomes"]) == 13
         assert row["outcomes"]["import"]["ok"] == row["turns"]
         assert row["peak_memory_mib"]["median"] > 50
         assert 0 < row["store_mib"] < 50
@@ -49,6 +49,7 @@ def taking(seconds):
         names = "merge encode_turns segment extract encode_facts encode_episodes consolidate group encode_topics index"
         stages = {name: {"outcomes": {"ok": log.turns}, "seconds": 1.0} for name in names.split()}
         stages["propagate"] = {"outcomes": {"ok": 3 * log.turns}, "seconds": 1.0}
+        stages["relate"] = {"outcomes": {"ok": 2 * log.turns}, "seconds": 1.0}
         run = scaling.Measured(usage, {"ok": log.turns}, 1.0, stages, nodes)
         return [run] * repeats, {"bytes": 1, "files": 1}
 
@@ -93,6 +94,7 @@ def run(tmp_path_factory):
         (lambda run: {"imported": {"ok": 40, "rejected": 1}}, "rows of import: 41 instead of 40"),
         (lambda run: {"stages": lost(run.stages, "segment")}, "rows of segment: 39 instead of 40"),
         (lambda run: {"stages": lost(run.stages, "propagate")}, "rows of propagate: "),
+        (lambda run: {"stages": lost(run.stages, "relate")}, "rows of relate: "),
     ],
 )
 def test_counts_that_do_not_add_up_are_told(monkeypatch, tmp_path, run, change, said):

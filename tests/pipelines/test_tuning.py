@@ -6,7 +6,8 @@ from hgmem_core.config import config_from
 from hgmem_core.metrics import METRICS
 from hgmem_core.recipes import Blend
 from hgmem_core.search import Filters, hits_of, rank_turns
-from hgmem_core.tasks.locomo import TaskError, read_questions
+from hgmem_core.tasks.locomo import read_questions
+from hgmem_core.tasks.task import TaskError
 from pipelines import tuning
 from pipelines.encoders import open_encoder
 from pipelines.progress import Silent

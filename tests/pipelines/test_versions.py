@@ -86,7 +86,15 @@ def test_another_encoder_is_refused_with_both_values(store, field, value):
         check_encoder(open_version(store), other)
 
 
-@pytest.mark.parametrize("field", ["schema_version", "index_revision", "tokens_revision"])
+def test_a_version_names_the_features_of_its_relations(store):
+    relations = open_version(store).manifest["relations"]
+    assert relations["turn"] == ["temporal", "semantic", "causal", "entity"] == relations["fact"][:4]
+    assert 16 <= len(relations["fact"]) <= 32
+    index = open_version(store).open_bucket(0).open("acme/ana")
+    assert {graph: list(index.relations(graph).layout) for graph in ("turn", "fact")} == relations
+
+
+@pytest.mark.parametrize("field", ["schema_version", "index_revision", "tokens_revision", "relations"])
 def test_a_version_of_other_software_is_refused_with_what_to_do(store, field):
     path = next(store.root.glob("versions/*/manifest.json"))
     path.write_text(json.dumps(seal({**json.loads(path.read_text()), field: 99})))

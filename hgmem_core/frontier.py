@@ -1,0 +1,201 @@
+"""The recipe `routed`: flat search, and a frontier of facts that grows from its best turns along learned relations.
+
+A walk of a few hops cannot hold evidence that lies in many sessions, so what grows here is a set. Every fact has the
+log odds of its best turn, s_i, and p_i = sigmoid(s_i). To expand a fact is to let it speak for its neighbours: a
+relation i -> j gives the turn of j the bonus p_i · w_ij, and a turn keeps the largest bonus that it was given. The fact
+that is most probable by odds and bonus is expanded next, until a budget of facts is spent or the best is less probable
+than a learned bound. w_ij = softplus of a small network of the relation's features, both facts' odds and cosines, the
+question's intent, and a residual that is a function of the two facts' vectors, so that it holds on graphs never seen.
+
+A bonus is never negative and turns keep their odds: without a relation that speaks for a turn the order is that of flat
+search.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hgmem_core.lexical import Floats, Ints
+from hgmem_core.ranking import Rows
+from hgmem_core.relations import RICH, Relations
+
+ENDS = ("source odds", "target odds", "source cosine", "target cosine", "temporal", "semantic", "causal", "entity")
+"""What the network reads beside a relation's features: of its ends, and the question's intent."""
+
+INPUTS = (*RICH, *ENDS)
+BELOW = 1.0
+"""How far the odds of turns that flat search did not order lie below the least of those that it did."""
+_LARGEST_ODDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierWeights:
+    """What training learned.
+
+    Attributes:
+        mean: Of each input, float32 `[inputs]`.
+        scale: Of each input, above 0, float32 `[inputs]`.
+        first_weight: float32 `[hidden, inputs]`.
+        first_bias: float32 `[hidden]`.
+        second_weight: float32 `[hidden2, hidden]`.
+        second_bias: float32 `[hidden2]`.
+        third_weight: float32 `[hidden2]`.
+        third_bias: float32 `[]`.
+        source_residual: float32 `[rank, dimension]`.
+        target_residual: float32 `[rank, dimension]`; the residual is (source_residual v_i) · (target_residual v_j).
+        stop: Log odds below which no fact is expanded, float32 `[]`.
+    """
+
+    mean: Floats
+    scale: Floats
+    first_weight: Floats
+    first_bias: Floats
+    second_weight: Floats
+    second_bias: Floats
+    third_weight: Floats
+    third_bias: Floats
+    source_residual: Floats
+    target_residual: Floats
+    stop: Floats
+
+    def as_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays by name."""
+        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_dict(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "FrontierWeights":
+        """Return the weights of `as_dict`.
+
+        Raises:
+            ValueError: An array is missing, unknown, of another shape, or not finite.
+        """
+        names = [field.name for field in fields(cls)]
+        if set(names) != set(arrays):
+            raise ValueError(f"these are no weights of a frontier: there are {sorted(arrays)}, expected {names}")
+        weights = cls(**arrays)
+        first, second = len(weights.first_bias), len(weights.second_bias)
+        shapes: dict[str, tuple[int, ...]] = {
+            "mean": (len(INPUTS),),
+            "scale": (len(INPUTS),),
+            "first_weight": (first, len(INPUTS)),
+            "second_weight": (second, first),
+            "third_weight": (second,),
+            "third_bias": (),
+            "target_residual": weights.source_residual.shape,
+            "stop": (),
+        }
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape:
+                raise ValueError(
+                    f"{name} has shape {arrays[name].shape}, expected {shape}: it was made for other inputs"
+                )
+        for name in names:
+            if not np.isfinite(arrays[name]).all():
+                raise ValueError(f"{name} holds NaN or an infinity")
+        return weights
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a question finds in a namespace before the frontier grows.
+
+    Attributes:
+        relations: Of the facts, layout RICH.
+        vectors: Gives those of some facts, unit or zeros, float32 `[n, dimension]`.
+        turns: The row of each fact's best turn, -1 for a fact that no longer stands, int64 `[facts]`.
+        odds: Of every turn by flat search, float32 `[turns]`; see `all_odds`.
+        cosines: Of the facts with the question, float32 `[facts]`.
+        intent: Of the question, float32 `[4]`.
+    """
+
+    relations: Relations
+    vectors: Callable[[Ints], Floats]
+    turns: Ints
+    odds: Floats
+    cosines: Floats
+    intent: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """What grew.
+
+    Attributes:
+        bonus: Of every turn, at least 0, float32 `[turns]`.
+        expanded: Facts in the order in which they were, int64 `[n]`.
+        spoken_by: The fact that gave each turn its bonus, -1 for none, int64 `[turns]`.
+    """
+
+    bonus: Floats
+    expanded: Rows
+    spoken_by: Ints
+
+
+def all_odds(turns: int, rows: Rows, odds: Floats) -> Floats:
+    """Return the log odds of every turn, float32 `[turns]`: of those that were not ordered, below the least."""
+    every = np.full(turns, odds.min() - BELOW, np.float32)
+    every[rows] = odds
+    return every
+
+
+def relations_of(field: Field, facts: Ints) -> tuple[Ints, Ints]:
+    """Return the relations that leave some facts and lead to another turn, by number, and the source of each."""
+    offsets = field.relations.offsets
+    sizes = offsets[facts + 1] - offsets[facts]
+    before = np.cumsum(sizes) - sizes
+    sources = np.repeat(facts, sizes)
+    edges = np.arange(len(sources)) + np.repeat(offsets[facts] - before, sizes)
+    theirs = field.turns[field.relations.targets[edges]]
+    kept = (theirs >= 0) & (theirs != field.turns[sources])
+    return edges[kept], sources[kept]
+
+
+def inputs_of(field: Field, edges: Ints, sources: Ints) -> Floats:
+    """Return what the network reads of some relations, float32 `[len(edges), len(INPUTS)]`."""
+    targets = field.relations.targets[edges]
+    odds = [np.clip(field.odds[field.turns[facts]], -_LARGEST_ODDS, _LARGEST_ODDS) for facts in (sources, targets)]
+    ends = np.stack([*odds, field.cosines[sources], field.cosines[targets]], axis=1)
+    intent = np.broadcast_to(field.intent, (len(edges), len(field.intent)))
+    return np.concatenate([field.relations.features[edges], ends, intent], axis=1, dtype=np.float32)
+
+
+def relation_weights(field: Field, edges: Ints, sources: Ints, weights: FrontierWeights) -> Floats:
+    """Return w of some relations, at least 0, float32 `[len(edges)]`."""
+    read = (inputs_of(field, edges, sources) - weights.mean) / weights.scale
+    hidden = np.maximum(read @ weights.first_weight.T + weights.first_bias, 0)
+    hidden = np.maximum(hidden @ weights.second_weight.T + weights.second_bias, 0)
+    ours = field.vectors(sources) @ weights.source_residual.T
+    theirs = field.vectors(field.relations.targets[edges]) @ weights.target_residual.T
+    output = hidden @ weights.third_weight + weights.third_bias + (ours * theirs).sum(axis=1)
+    w: Floats = np.logaddexp(0, output).astype(np.float32)
+    return w
+
+
+def grow(field: Field, weights: FrontierWeights, budget: int) -> Frontier:
+    """Grow the frontier; ties by the facts' numbers, which are those of their ids.
+
+    Args:
+        field: The question in its namespace.
+        weights: Learned.
+        budget: The most facts that are expanded.
+    """
+    bonus = np.zeros(len(field.odds), np.float32)
+    spoken_by = np.full(len(field.odds), -1, np.int64)
+    is_open = field.turns >= 0
+    expanded: list[int] = []
+    while len(expanded) < budget and is_open.any():
+        scores = np.where(is_open, (field.odds + bonus)[field.turns], -np.inf)
+        fact = int(scores.argmax())
+        if scores[fact] < weights.stop:
+            break
+        is_open[fact] = False
+        expanded.append(fact)
+        edges, sources = relations_of(field, np.array([fact]))
+        given = relation_weights(field, edges, sources, weights) / np.float32(1 + np.exp(-scores[fact]))
+        rows = field.turns[field.relations.targets[edges]]
+        spoken_by[rows[given > bonus[rows]]] = fact
+        np.maximum.at(bonus, rows, given)
+    return Frontier(bonus, np.array(expanded, np.int64), spoken_by)
