@@ -246,7 +246,7 @@ class _Terms:
                 has[place] = index.bm25("dated", known) > 0
         holders = has.sum(axis=1)
         idf = np.log(1 + (len(index) - holders + 0.5) / (holders + 0.5))
-        weights = idf / max(float(idf.sum()), 1e-12)
+        weights = idf / idf.sum()
         return cls(terms, index.term_numbers(said), has, weights, weights @ has)
 
     def share(self, rows: Rows) -> float:

@@ -141,7 +141,7 @@ def all_odds(turns: int, rows: Rows, odds: Floats) -> Floats:
     return every
 
 
-def relations_of(field: Field, facts: Ints) -> tuple[Ints, Ints]:
+def leaving_relations(field: Field, facts: Ints) -> tuple[Ints, Ints]:
     """Return the relations that leave some facts and lead to another turn, by number, and the source of each."""
     offsets = field.relations.offsets
     sizes = offsets[facts + 1] - offsets[facts]
@@ -193,7 +193,7 @@ def grow(field: Field, weights: FrontierWeights, budget: int) -> Frontier:
             break
         is_open[fact] = False
         expanded.append(fact)
-        edges, sources = relations_of(field, np.array([fact]))
+        edges, sources = leaving_relations(field, np.array([fact]))
         given = relation_weights(field, edges, sources, weights) / np.float32(1 + np.exp(-scores[fact]))
         rows = field.turns[field.relations.targets[edges]]
         spoken_by[rows[given > bonus[rows]]] = fact

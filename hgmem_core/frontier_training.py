@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hgmem_core.frontier import INPUTS, Field, FrontierWeights, inputs_of, relations_of
+from hgmem_core.frontier import INPUTS, Field, FrontierWeights, inputs_of, leaving_relations
 from hgmem_core.lexical import Floats, Ints
 
 
@@ -81,7 +81,7 @@ class _Prepared:
         field = question.field
         standing = np.flatnonzero(field.turns >= 0)
         order = standing[np.lexsort((standing, -field.odds[field.turns[standing]]))][:most]
-        edges, sources = relations_of(field, order)
+        edges, sources = leaving_relations(field, order)
         targets = field.relations.targets[edges]
         place = {fact: at for at, fact in enumerate(order.tolist())}
         source = np.array([place[fact] for fact in sources.tolist()], np.int64)

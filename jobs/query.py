@@ -103,7 +103,7 @@ def show(response: Response, explain: bool) -> None:
     if response.rerank_failure is not None:
         console.print(f"[yellow]not reranked[/] {escape(response.rerank_failure)}", highlight=False)
     if response.abstention is not None:
-        console.print(_told(response.abstention), highlight=False)
+        console.print(_told(response.abstention), highlight=False, soft_wrap=True)
     if response.context is not None:
         console.print(escape(response.context.text), highlight=False, soft_wrap=True)
         console.print(

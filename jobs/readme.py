@@ -14,7 +14,9 @@ RESULTS = ROOT / "jobs" / "results"
 SHOWN_METRICS = ("recall@10", "ndcg@10", "hit@10", "mrr", "all@10")
 
 
-PAGES = ("README.md", "docs/hypermem.md", "docs/speed.md")
+PAGES = (
+    "README.md", "docs/abstention.md", "docs/hage.md", "docs/hypermem.md", "docs/learned.md", "docs/speed.md",
+)  # fmt: skip
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,6 +47,7 @@ def with_results(text: str) -> str:
         "search": search_table,
         "hypermem": lambda: compared_table("hypermem.json"),
         "hage": lambda: compared_table("hage-cv.json"),
+        "abstention": abstention_table,
         "learned": lambda: compared_table("learned-cv.json"),
         "halves": halves_table,
         "segmentation": segmentation_table,
@@ -184,6 +187,26 @@ def segmentation_table() -> str:
     for row in result["results"]:
         lines.append(f"| {row['system']} | " + " | ".join(f"{row[name]:.1f}" for name in names) + " |")
     return "\n".join(lines)
+
+
+def abstention_table() -> str:
+    """Return how well abstention tells questions that have an answer from others, beside the question's text alone."""
+    result = _read("abstention.json")
+    heads = ["", "AUROC", "by conversation", "Brier", "calibration error", "abstains: answerable", "unanswerable"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in result["results"]:
+        own = row["by_conversation"].values()
+        cells = [row["system"], _within(row["auroc"], row["ci95"]), f"{min(own):.3f} to {max(own):.3f}"]
+        cells += [f"{row[name]:.3f}" for name in ("brier", "calibration_error")]
+        cells += [f"{100 * row[f'abstained_of_{name}']:.1f} %" for name in ("answerable", "unanswerable")]
+        lines.append("| " + " | ".join(cells) + " |")
+    difference = result["auroc_difference"]
+    lines.append(f"| difference | {_within(difference['difference'], difference['ci95'])} |" + " |" * (len(heads) - 2))
+    return "\n".join(lines)
+
+
+def _within(value: float, interval: Sequence[float]) -> str:
+    return f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
 def _where(results: Sequence[dict[str, Any]]) -> str:

@@ -134,7 +134,7 @@ class Trainer:
             TrainedModelError: The recipe has no model, or the examples hold nothing to learn from.
         """
         if isinstance(recipe, LearnedFlat):
-            return self.grow_trees(recipe, training, seed)
+            return self._trees(recipe, training, seed)
         if isinstance(recipe, Routed):
             return self.grow_frontier(recipe, training, seed)
         walks = self.walk_training(recipe, training, validation, seed)

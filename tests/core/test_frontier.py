@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from hgmem_core.frontier import BELOW, INPUTS, Field, FrontierWeights, all_odds, grow, relation_weights, relations_of
+from hgmem_core.frontier import (
+    BELOW,
+    INPUTS,
+    Field,
+    FrontierWeights,
+    all_odds,
+    grow,
+    leaving_relations,
+    relation_weights,
+)
 from hgmem_core.frontier_training import FrontierQuestion, FrontierTraining, train_frontier
 from hgmem_core.relations import RICH, Relations
 
@@ -96,7 +105,7 @@ def test_facts_that_do_not_stand_neither_speak_nor_are_spoken_for():
 def test_facts_of_one_turn_do_not_speak_for_it():
     field = field_of([(0, 1), (1, 2)], [2.0, -1.0], turns=[0, 0, 1])
     assert grow(field, weights_of(), 10).bonus[0] == 0
-    edges, sources = relations_of(field, np.array([1, 0]))
+    edges, sources = leaving_relations(field, np.array([1, 0]))
     assert (edges.tolist(), sources.tolist()) == ([1], [1])
 
 
@@ -111,7 +120,7 @@ def test_the_residual_and_the_inputs_have_a_say():
     features = np.zeros((2, len(RICH)), np.float32)
     features[0, RICH.index("causal")] = 1.0
     field = field_of([(0, 1), (0, 2)], [1.0, 0.0, 0.0], features=features)
-    edges, sources = relations_of(field, np.array([0]))
+    edges, sources = leaving_relations(field, np.array([0]))
     causal = replace(weights_of(0.0), first_weight=np.eye(1, len(INPUTS), RICH.index("causal"), dtype=np.float32))
     assert relation_weights(field, edges, sources, causal).tolist() == pytest.approx(np.logaddexp(0, [1, 0]).tolist())
     rng = np.random.default_rng(1)

@@ -8,7 +8,7 @@ import hgmem_core
 
 HEAVY = ("ray", "torch", "faiss", "vllm", "onnxruntime", "transformers")
 
-OWNERS = ("__init__", "dense", "hage_training", "reinforce", "router", "walks")
+OWNERS = ("__init__", "dense", "frontier_training", "hage_training", "reinforce", "router", "walks")
 """Modules that load one, and the package itself."""
 
 
