@@ -29,6 +29,8 @@ INPUTS = (*RICH, *ENDS)
 BELOW = 1.0
 """How far the odds of turns that flat search did not order lie below the least of those that it did."""
 _LARGEST_ODDS = 10.0
+_AHEAD = 6
+"""Facts that are read together when one comes up that flat search did not foresee."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +186,37 @@ def grow(field: Field, weights: FrontierWeights, budget: int) -> Frontier:
     """
     bonus = np.zeros(len(field.odds), np.float32)
     spoken_by = np.full(len(field.odds), -1, np.int64)
-    is_open = field.turns >= 0
+    is_open, is_read = field.turns >= 0, np.zeros(len(field.turns), bool)
     expanded: list[int] = []
+    spoken: dict[int, tuple[Ints, Floats]] = {}
     while len(expanded) < budget and is_open.any():
         scores = np.where(is_open, (field.odds + bonus)[field.turns], -np.inf)
         fact = int(scores.argmax())
         if scores[fact] < weights.stop:
             break
+        if fact not in spoken:
+            # What a relation is worth does not change, so facts that are likely to be next are read together.
+            wanted = np.where(is_read, -np.inf, scores)
+            ahead = budget if not spoken else _AHEAD
+            likely = np.argpartition(-wanted, min(ahead, len(wanted)) - 1)[:ahead]
+            likely = likely[np.isfinite(wanted[likely])]
+            is_read[likely] = True
+            spoken |= _spoken_for(field, likely, weights)
         is_open[fact] = False
         expanded.append(fact)
-        edges, sources = leaving_relations(field, np.array([fact]))
-        given = relation_weights(field, edges, sources, weights) / np.float32(1 + np.exp(-scores[fact]))
-        rows = field.turns[field.relations.targets[edges]]
+        rows, worth = spoken[fact]
+        given = worth / np.float32(1 + np.exp(-scores[fact]))
         spoken_by[rows[given > bonus[rows]]] = fact
         np.maximum.at(bonus, rows, given)
     return Frontier(bonus, np.array(expanded, np.int64), spoken_by)
+
+
+def _spoken_for(field: Field, facts: Ints, weights: FrontierWeights) -> dict[int, tuple[Ints, Floats]]:
+    """Return for each fact the turns that it may speak for, and w of the relations that lead there."""
+    edges, sources = leaving_relations(field, facts)
+    rows = field.turns[field.relations.targets[edges]]
+    worth = relation_weights(field, edges, sources, weights)
+    place = np.empty(len(field.turns), np.int64)
+    place[facts] = np.arange(len(facts))
+    ends = np.cumsum(np.bincount(place[sources], minlength=len(facts)))[:-1]
+    return dict(zip(facts.tolist(), zip(np.split(rows, ends), np.split(worth, ends), strict=True), strict=True))

@@ -142,16 +142,17 @@ def turn_features(
         layout: Which features.
     """
     columns: dict[str, Floats] = {}
+    whole = {name: scaled(lists[name]) for name in layout.lists}
     for name in layout.lists:
         scores = lists[name][rows]
         columns[name] = scores
-        columns[f"{name} scaled"] = scaled(lists[name])[rows]
+        columns[f"{name} scaled"] = whole[name][rows]
         columns[f"{name} rank"] = np.log1p(_ranks(scores))
+    steps = {step: _beside(index, rows, step) for step in (-1, 1, -2, 2)}
     for name in layout.beside:
-        whole = scaled(lists[name])
-        for step in (-1, 1, -2, 2):
-            columns[f"{name} at {step:+d}"] = _beside(index, whole, rows, step)
-    columns |= _of_turns(index, analysis, rows)
+        for step, (place, is_there) in steps.items():
+            columns[f"{name} at {step:+d}"] = whole[name][place] * is_there
+    columns |= _of_turns(index, analysis, rows, *steps[-1])
     columns |= _of_question(query, analysis, len(rows))
     best = rows[np.argsort(-lists[layout.lead][rows], kind="stable")]
     columns |= _near_the_best(index, rows, best)
@@ -190,23 +191,24 @@ def _ranks(scores: Floats) -> Ints:
     return ranks
 
 
-def _beside(index: NamespaceIndex, values: Floats, rows: Rows, step: int) -> Floats:
-    """Return the value of the turn `step` turns on within the session, 0 where there is none."""
+def _beside(index: NamespaceIndex, rows: Rows, step: int) -> tuple[Rows, Mask]:
+    """Return the turns `step` turns on, and whether each is there within the session."""
     place = np.clip(rows + step, 0, len(index) - 1)
-    is_there = (place == rows + step) & (index.session[place] == index.session[rows])
-    return np.where(is_there, values[place], np.float32(0.0))
+    return place, (place == rows + step) & (index.session[place] == index.session[rows])
 
 
-def _of_turns(index: NamespaceIndex, analysis: QueryAnalysis, rows: Rows) -> dict[str, Floats]:
+def _of_turns(
+    index: NamespaceIndex, analysis: QueryAnalysis, rows: Rows, before: Rows, has_before: Mask
+) -> dict[str, Floats]:
     codes = index.speakers[1][rows]
     named = np.isin(codes, analysis.speakers)
     session = index.session[rows]
     return {
         "speaker": np.where(named, 1.0, 0.0) if analysis.speakers else np.full(len(rows), 0.5),
         "length": index.text_length[rows],
-        "length at -1": _beside(index, index.text_length, rows, -1),
+        "length at -1": index.text_length[before] * has_before,
         "asks": index.asks[rows],
-        "asks at -1": _beside(index, index.asks, rows, -1),
+        "asks at -1": index.asks[before] * has_before,
         "attachment": index.has_attachment[rows],
         "place in session": index.position[rows] / np.maximum(1, index.session_length[session] - 1),
         "place of session": session / max(1, index.sessions - 1),

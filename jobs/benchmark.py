@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         case.add_argument(
             "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help="change one setting"
         )
+    search.add_argument("--models", metavar="FOLDER", help="of trained models, whose recipes are timed too")
     for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3), (http, 3), (walks, 5)):
         case.add_argument("--repeats", type=_count, default=repeats, metavar="N")
         case.add_argument("--work", type=Path, metavar="FOLDER", help="where logs and stores are made and removed")
@@ -128,7 +129,10 @@ def _search(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str
     else:
         queries = questions(SyntheticLog(arguments.turns, 1), 0, QUERIES)
     free = arguments.encoder == "free"
-    config = parse_config("", [] if free else [override("encoder.name", arguments.encoder)])
+    overrides = [] if free else [override("encoder.name", arguments.encoder)]
+    if arguments.models:
+        overrides.append(override("retrieve.models", arguments.models))
+    config = parse_config("", overrides)
     one = _log(arguments, folder, 1)
     config = config.model_copy(update={"store": StoreConfig(root=f"{folder}/store"), "inputs": [one]})
     return in_fresh_process(ONE_THREAD, benchmark_search, config, queries, arguments.repeats, free)

@@ -30,6 +30,7 @@ from jobs.terminal import (
     now,
     plain_table,
     run_job,
+    training_packages,
     write_json,
 )
 from pipelines.abstention_evaluation import evaluate_abstention
@@ -110,7 +111,8 @@ def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
         version = _version(arguments, task, config, encoder, bars)
         if arguments.cv:
             # Imported here, since training brings in torch and scikit-learn, which nothing else of this job needs.
-            from pipelines.cross_validation import cross_validate
+            with training_packages():
+                from pipelines.cross_validation import cross_validate
 
             return cross_validate(task, version, config, encoder, recipes, arguments.seeds or 1, bars)
         return evaluate_task(

@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -124,6 +125,21 @@ def load_config(arguments: argparse.Namespace, extra: Sequence[str] = ()) -> Con
         write(to_toml(config))
         sys.exit(0)
     return config
+
+
+@contextmanager
+def training_packages() -> Iterator[None]:
+    """Say what to install where what is imported inside the `with` lacks a package of the extra for training.
+
+    Raises:
+        ConfigError: Names it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("matplotlib", "sklearn"):
+            raise
+        raise ConfigError(f"training needs {error.name}: pip install 'hgmem[train]'") from error
 
 
 def override(path: str, value: str | Sequence[str]) -> str:

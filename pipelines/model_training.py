@@ -148,7 +148,7 @@ def train_model(
     split = split_examples(examples, validation)
     trainer = Trainer(config.run.train)
     measured = partial(_measured, retriever, _questions_of(task.questions, split.validation), task.metrics)
-    data = _data(task)
+    data = data_digests(task)
     schedule = config.run.train.model_dump(exclude={"checkpoint_epochs", "retries"})
     key = content_id(version.id, json.dumps([data, split.about, name, seed, schedule]), __version__)
     unfinished = folder / UNFINISHED / key
@@ -197,9 +197,7 @@ def train_model(
         },
     )
     write_curves(made, curve, {"recipe": name, **about})
-    shutil.rmtree(unfinished, ignore_errors=True)
-    with suppress(OSError):  # other trainings have theirs there, or none ever had
-        unfinished.parent.rmdir()
+    remove_unfinished(unfinished)
     return Made(made, metrics, seconds)
 
 
@@ -238,7 +236,14 @@ def _questions_of(questions: Questions, examples: Sequence[Example]) -> Question
     return Questions(queries, qrels, questions.counts)
 
 
-def _data(task: Task) -> dict[str, str]:
+def remove_unfinished(folder: Path) -> None:
+    """Remove the checkpoints of a training that is over, and the folder around them if it is empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # other trainings have theirs there, or none ever had
+        folder.parent.rmdir()
+
+
+def data_digests(task: Task) -> dict[str, str]:
     """Return what was learned from, by the digests of its files."""
     corpus = {} if task.files.corpus is None else {"corpus_sha256": file_sha256(Path(task.files.corpus.path))}
     return {"data_sha256": file_sha256(Path(task.files.data.path)), **corpus}

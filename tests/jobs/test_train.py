@@ -1,6 +1,7 @@
 """The training job: a model that evaluations and queries use, or a message that says what is wrong."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hgmem_core.trained import TrainedModelError
 from jobs import evaluate, query, train
 from pipelines.model_store import open_models
 from pipelines.training import Trainer
+from pipelines.weights import EncoderError
 from tests.core.event_graphs import one_thread as one_thread  # a fixture
 from tests.pipelines.small_benchmark import Small, write_benchmark
 
@@ -115,6 +117,46 @@ def test_what_cannot_be_trained_ends_the_job_with_what_to_do(tmp_path, data):
     with pytest.raises(TaskError, match="no question of the groups 1, 2, 3, 4 to learn from"):
         trained(data, "learned-flat")
     assert not (tmp_path / "models").exists()
+
+
+def test_heads_are_trained_with_how_to_use_them(data, capsys):
+    folder = trained(data, "heads", "--licence", "CC BY 4.0", "--set", "run.train.epochs=2")
+    shown = capsys.readouterr().out
+    assert "10 questions held back: recall@10 " in shown
+    assert f"--set encoder.tuned={folder}, and rebuild" in shown
+    trained(data, "heads", "--licence", "CC BY 4.0", "--json", "--set", "run.train.epochs=1")
+    assert json.loads(capsys.readouterr().out)["licence"] == "CC BY 4.0"
+
+
+def test_what_cannot_be_tuned_ends_the_job_with_what_to_do(tmp_path, data):
+    for recipe, arguments, error, message in (
+        ("encoder", (), ConfigError, "--licence: names that of the data"),
+        ("heads", ("--licence", ""), ConfigError, "--licence: names that of the data"),
+        ("learned-flat", ("--licence", "CC0"), ConfigError, "--licence: .* goes with no other"),
+        ("heads", ("--licence", "CC0", "--validation", "c7"), ConfigError, "--validation: 'c7' is none of locomo/c1"),
+        ("encoder", ("--licence", "CC0"), EncoderError, "cannot be tuned.* set encoder.name=minilm"),
+    ):
+        with pytest.raises(error, match=message):
+            trained(data, recipe, *arguments)
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("job", ["train", "evaluate"])
+def test_a_missing_package_for_training_is_named(tmp_path, data, monkeypatch, job):
+    class NotInstalled:
+        def find_spec(self, name, path=None, target=None):
+            if name == "sklearn":
+                raise ModuleNotFoundError("No module named 'sklearn'", name=name)
+
+    learners = ("hgmem_core.boosting", "pipelines.training", "pipelines.model_training", "pipelines.cross_validation")
+    for name in [name for name in sys.modules if name in learners or name.partition(".")[0] == "sklearn"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NotInstalled(), *sys.meta_path])
+    with pytest.raises(ConfigError, match=r"training needs sklearn: pip install 'hgmem\[train\]'"):
+        if job == "train":
+            trained(data, "learned-flat")
+        else:
+            evaluate.main(["locomo", "--data", str(data), "--cv", "--recipes", "learned-flat", *STATIC])
 
 
 def test_models_of_another_encoder_are_neither_used_nor_joined(data):
