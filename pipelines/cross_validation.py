@@ -3,23 +3,20 @@
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from hgmem_core import __version__
-from hgmem_core.config import Config, config_digest
+from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from hgmem_core.evaluation import WITH_INTERVAL, Scores, mean_scores, paired_differences, question_scores, result_rows
 from hgmem_core.recipes import RECIPES, find_recipe, model_name
 from hgmem_core.tasks.task import Task, TaskError
 from pipelines.encoders import tuned_vectors
-from pipelines.evaluation import RESULT_SCHEMA_VERSION, ask
+from pipelines.evaluation import ask, result_head
 from pipelines.progress import Progress, Silent
 from pipelines.retriever import Retriever
-from pipelines.store import file_sha256
 from pipelines.training import Example, Trainer, examples_of, stops_early
 from pipelines.versions import Version
 
@@ -117,17 +114,7 @@ def cross_validate(
         by_seed.append(question_scores(run, questions.queries, questions.qrels, recipes, task.metrics))
     scores = mean_scores(by_seed)
     return {
-        "schema_version": RESULT_SCHEMA_VERSION,
-        "task": task.name,
-        "data_sha256": file_sha256(Path(task.files.data.path)),
-        "index_version": version.id,
-        "software_version": __version__,
-        "encoder": encoder.identity.as_dict(),
-        "config": config.model_dump(),
-        "config_sha256": config_digest(config),
-        "prompts_sha256": None,
-        "evidence": dict(questions.counts),
-        "warnings": [],
+        **result_head(task, version, config, encoder, []),
         "results": result_rows(scores, task.groups),
         "differences": paired_differences(scores, recipes[0], task.groups),
         "folds": [fold.as_dict() for fold in folds],

@@ -126,27 +126,37 @@ def evaluate_task(
     run, found, failures = ask(retriever, questions, recipes, progress, context_tokens)
     scores = question_scores(run, questions.queries, questions.qrels, recipes, task.metrics)
     extra: dict[str, Any] = {}
-    if task.files.corpus is not None:
-        extra["corpus_sha256"] = file_sha256(Path(task.files.corpus.path))
     if context_tokens is not None:
         scores = scores.with_metric("all@context", found)
         extra["context_tokens"] = context_tokens
     if baseline is not None:
         extra["differences"] = paired_differences(scores, baseline, task.groups)
+    warnings = [*_warnings(retriever, questions), *failures]
+    return {
+        **result_head(task, version, config, encoder, warnings),
+        "results": result_rows(scores, task.groups),
+        **extra,
+    }
+
+
+def result_head(
+    task: Task, version: Version, config: Config, encoder: Encoder, warnings: Sequence[str]
+) -> dict[str, Any]:
+    """Return what every result document says of what was asked, and of whom."""
+    corpus = task.files.corpus
     return {
         "schema_version": RESULT_SCHEMA_VERSION,
         "task": task.name,
         "data_sha256": file_sha256(Path(task.files.data.path)),
+        **({} if corpus is None else {"corpus_sha256": file_sha256(Path(corpus.path))}),
         "index_version": version.id,
         "software_version": __version__,
         "encoder": encoder.identity.as_dict(),
         "config": config.model_dump(),
         "config_sha256": config_digest(config),
         "prompts_sha256": None,
-        "evidence": dict(questions.counts),
-        "warnings": [*_warnings(retriever, questions), *failures],
-        "results": result_rows(scores, task.groups),
-        **extra,
+        "evidence": dict(task.questions.counts),
+        "warnings": list(warnings),
     }
 
 
