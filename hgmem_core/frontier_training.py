@@ -7,7 +7,7 @@ of the order that comes out, less a cost for each fact that was expanded, and is
 same question (RLOO; Ahmadian et al., ACL 2024). The listwise loss stays beside it, since bonuses are no actions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,7 +155,7 @@ def train_frontier(
     dimension: int,
     settings: FrontierTraining,
     seed: int,
-    on_epoch: Callable[[int, float, FrontierWeights], bool],
+    on_epoch: Callable[[int, Mapping[str, float], FrontierWeights], bool],
 ) -> FrontierWeights:
     """Train from the beginning and return the last weights.
 
@@ -164,8 +164,8 @@ def train_frontier(
         dimension: Of the facts' vectors.
         settings: How to train.
         seed: Of all that is drawn.
-        on_epoch: Given after each epoch its number from 1, the mean loss, and the weights so far; tells whether to go
-            on.
+        on_epoch: Given after each epoch its number from 1, the means of `listwise loss` and, once there are draws, of
+            what a draw `earned`, and the weights so far; tells whether to go on.
 
     Raises:
         ValueError: There is no question with a relation to learn from.
@@ -186,22 +186,25 @@ def train_frontier(
     )
     for epoch in range(1, settings.warm_epochs + settings.epochs + 1):
         order = np.random.default_rng([seed, epoch]).permutation(len(prepared))
-        losses = []
+        told: dict[str, list[float]] = {}
         for batch in np.array_split(order, max(1, len(order) // settings.batch)):
             optimiser.zero_grad()
-            total = 0.0
             for number in batch.tolist():
                 one = prepared[number]
                 if epoch <= settings.warm_epochs:
-                    loss = _listwise(network, one, _warm_bonus(network.of_relations(one), one, settings.warm_facts))
+                    bonus = _warm_bonus(network.of_relations(one), one, settings.warm_facts)
+                    loss = listwise = _listwise(network, one, bonus)
                 else:
-                    loss = _policy_loss(network, one, settings, generator)
+                    drawn = _draw(network, one, settings, generator)
+                    listwise = _listwise(network, one, drawn.bonus)
+                    loss = drawn.policy_loss + settings.listwise_share * listwise
+                    told.setdefault("earned", []).append(float(drawn.earned.mean()))
                 torch.autograd.backward(loss / len(batch))
-                total += float(loss.detach())
+                told.setdefault("listwise loss", []).append(float(listwise.detach()))
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimiser.step()
-            losses.append(total / len(batch))
-        if not on_epoch(epoch, float(np.mean(losses)), network.weights()):
+        means = {name: float(np.mean(values)) for name, values in told.items()}
+        if not on_epoch(epoch, means, network.weights()):
             break
     return network.weights()
 
@@ -219,8 +222,17 @@ def _listwise(network: _Network, one: _Prepared, bonus: Tensor) -> Tensor:
     return -logs[..., one.is_evidence].mean()
 
 
-def _policy_loss(network: _Network, one: _Prepared, settings: FrontierTraining, generator: torch.Generator) -> Tensor:
-    """Draw facts to expand and return the loss of the draws."""
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """Draws of a question: the bonus that each gave, `[draws, turns]`, what each earned, `[draws]`, and their loss."""
+
+    bonus: Tensor
+    earned: Tensor
+    policy_loss: Tensor
+
+
+def _draw(network: _Network, one: _Prepared, settings: FrontierTraining, generator: torch.Generator) -> _Drawn:
+    """Draw facts to expand, several times."""
     w, draws, facts = network.of_relations(one), settings.draws, len(one.turn_of_fact)
     every = torch.arange(draws)
     bonus = torch.zeros(draws, len(one.odds) + 1)
@@ -248,7 +260,7 @@ def _policy_loss(network: _Network, one: _Prepared, settings: FrontierTraining, 
     bonus = bonus[:, :-1]
     earned = _earned((one.odds + bonus).detach(), one.is_evidence, settings.ndcg_share) - settings.cost * spent
     advantage = (earned - earned.mean()) * (draws / (draws - 1))
-    return -(advantage * log_prob).mean() + settings.listwise_share * _listwise(network, one, bonus)
+    return _Drawn(bonus, earned, -(advantage * log_prob).mean())
 
 
 def _earned(scores: Tensor, is_evidence: Tensor, ndcg_share: float) -> Tensor:

@@ -5,7 +5,7 @@ its own namespace and no other.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -172,7 +172,7 @@ class Trainer:
             recipe: Which trees, and how far the frontier grows.
             training: To learn from.
             seed: Of all that is drawn.
-            watch: Given the `epoch` and its `training loss` after each.
+            watch: Given after each epoch its number and what `train_frontier` tells of it.
 
         Raises:
             TrainedModelError: The examples hold nothing to learn from.
@@ -191,8 +191,8 @@ class Trainer:
                     field = field_of(example.index, example.query, example.analysis, found.rows, odds)
                     questions.append(FrontierQuestion(field, example.evidence))
 
-        def on_epoch(epoch: int, loss: float, _: FrontierWeights) -> bool:
-            watch({"epoch": epoch, "training loss": loss})
+        def on_epoch(epoch: int, means: Mapping[str, float], _: FrontierWeights) -> bool:
+            watch({"epoch": epoch, **means})
             return True
 
         try:

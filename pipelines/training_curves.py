@@ -13,6 +13,8 @@ CURVES_JSON, CURVES_PNG = "curves.json", "curves.png"
 _NAMES = {
     "loss": "loss of the policy",
     "return": "discounted return of a walk",
+    "listwise loss": "listwise loss of the evidence",
+    "earned": "recall and half of nDCG at ten that a draw earned",
     "success": "share of walks that found all evidence",
     VALIDATED: f"{VALIDATED} of the validation questions",
 }

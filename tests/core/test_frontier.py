@@ -185,8 +185,8 @@ def test_what_causes_evidence_is_learned_and_holds_for_other_questions():
 def test_training_is_the_same_for_a_seed_and_stops_when_told():
     seen = []
 
-    def on_epoch(epoch, loss, weights):
-        seen.append((epoch, loss))
+    def on_epoch(epoch, means, weights):
+        seen.append((epoch, dict(means)))
         return epoch < 3
 
     first = train_frontier(teaching(), 8, QUICK, 0, on_epoch)
@@ -195,7 +195,15 @@ def test_training_is_the_same_for_a_seed_and_stops_when_told():
     assert [epoch for epoch, _ in seen] == [1, 2, 3]
     assert all((getattr(first, name) == array).all() for name, array in again.as_dict().items())
     assert (first.first_weight != other.first_weight).any()
-    assert all(np.isfinite(loss) for _, loss in seen)
+    assert all(np.isfinite(list(means.values())).all() for _, means in seen)
+
+
+def test_curves_tell_of_the_loss_and_of_what_draws_earn():
+    seen = []
+    train_frontier(teaching(), 8, QUICK, 0, lambda epoch, means, _: seen.append(means) or True)
+    assert seen[14]["listwise loss"] < 0.5 * seen[0]["listwise loss"]
+    assert ["earned" in means for means in seen] == [False] * 15 + [True] * 2
+    assert 0.5 < seen[-1]["earned"] < 1.5
 
 
 def test_questions_without_signal_leave_finite_weights():
