@@ -14,7 +14,7 @@ _NAMES = {
     "loss": "loss of the policy",
     "return": "discounted return of a walk",
     "listwise loss": "listwise loss of the evidence",
-    "earned": "recall and half of nDCG at ten that a draw earned",
+    "earned": "recall@10 + nDCG@10 / 2 of a draw",
     "success": "share of walks that found all evidence",
     VALIDATED: f"{VALIDATED} of the validation questions",
 }
