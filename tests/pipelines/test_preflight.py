@@ -118,12 +118,12 @@ def test_packed_logs_count_more_and_missing_ones_nothing(tmp_path):
 
 
 def test_memory_is_warned_about_when_the_workers_may_need_more():
-    assert memory_warning(2, 100_000, 12_000_000_000) is None
+    assert memory_warning(2, 100_000, 17_000_000_000) is None
     assert memory_warning(2, 100_000, None) is None
-    warning = memory_warning(2, 100_000, 11 * GIB)
-    assert "2 workers on buckets of up to 100,000 turns may take 11.2 GiB" in warning
-    assert "11.0 GiB are available" in warning
-    assert memory_warning(1, 100_000, 11 * GIB) is None
+    warning = memory_warning(2, 100_000, 15 * GIB)
+    assert "2 workers on buckets of up to 100,000 turns may take 15.8 GiB" in warning
+    assert "15.0 GiB are available" in warning
+    assert memory_warning(1, 100_000, 15 * GIB) is None
 
 
 def test_available_memory_is_what_the_machine_and_the_container_leave(tmp_path, monkeypatch):
