@@ -49,6 +49,7 @@ def with_results(text: str) -> str:
         "hage": lambda: compared_table("hage-cv.json"),
         "abstention": abstention_table,
         "learned": lambda: compared_table("learned-cv.json"),
+        "graph": lambda: compared_table("graph-share-cv.json"),
         "halves": halves_table,
         "segmentation": segmentation_table,
     }
