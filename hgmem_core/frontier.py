@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hgmem_core.lexical import Floats, Ints
+from hgmem_core.named_arrays import check_names, check_values
 from hgmem_core.ranking import Rows
 from hgmem_core.relations import RICH, Relations
 
@@ -74,9 +75,7 @@ class FrontierWeights:
         Raises:
             ValueError: An array is missing, unknown, of another shape, or not finite.
         """
-        names = [field.name for field in fields(cls)]
-        if set(names) != set(arrays):
-            raise ValueError(f"these are no weights of a frontier: there are {sorted(arrays)}, expected {names}")
+        check_names("a frontier", [field.name for field in fields(cls)], arrays)
         weights = cls(**arrays)
         first, second = len(weights.first_bias), len(weights.second_bias)
         shapes: dict[str, tuple[int, ...]] = {
@@ -89,14 +88,7 @@ class FrontierWeights:
             "target_residual": weights.source_residual.shape,
             "stop": (),
         }
-        for name, shape in shapes.items():
-            if arrays[name].shape != shape:
-                raise ValueError(
-                    f"{name} has shape {arrays[name].shape}, expected {shape}: it was made for other inputs"
-                )
-        for name in names:
-            if not np.isfinite(arrays[name]).all():
-                raise ValueError(f"{name} holds NaN or an infinity")
+        check_values(arrays, shapes)
         return weights
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hgmem_core.lexical import Floats, Ints
+from hgmem_core.named_arrays import check_names, check_values
 from hgmem_core.namespace_index import NamespaceIndex, TieOrder
 from hgmem_core.query_analysis import QueryAnalysis
 from hgmem_core.ranking import Mask, Rows, best_rows
@@ -79,9 +80,7 @@ class HageWeights:
         Raises:
             ValueError: An array is missing, unknown, of another shape, or not finite.
         """
-        names = [field.name for field in fields(cls)]
-        if set(names) != set(arrays):
-            raise ValueError(f"these are no weights of HAGE: there are {sorted(arrays)}, expected {names}; train anew")
+        check_names("HAGE", [field.name for field in fields(cls)], arrays)
         weights = cls(**arrays)
         relations = weights.features.shape[1] if weights.features.ndim == 2 else 0
         first, second = len(weights.first_bias), len(weights.second_bias)
@@ -93,12 +92,7 @@ class HageWeights:
             "features": (int(weights.first_relation[-1]), relations),
             "cosine_share": (),
         }
-        for name, shape in shapes.items():
-            if arrays[name].shape != shape:
-                raise ValueError(f"{name} has shape {arrays[name].shape}, expected {shape}; train anew")
-        for name in names:
-            if not np.isfinite(arrays[name]).all():
-                raise ValueError(f"{name} holds NaN or an infinity; train anew")
+        check_values(arrays, shapes)
         return weights
 
     def learned(self, relations: Relations, graph: int) -> Relations:
