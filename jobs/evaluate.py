@@ -2,6 +2,7 @@
 
 `python -m jobs.evaluate locomo --data locomo.json --recipes bm25,hybrid --out r.json`
 `python -m jobs.evaluate locomo --data locomo.json --cv --seeds 3 --recipes hypergraph,learned-flat --out cv.json`
+`python -m jobs.evaluate locomo --data locomo.json --cv --tune encoder --recipes hypergraph,routed:tuned --out cv.json`
 `python -m jobs.evaluate hotpotqa --data hotpot_dev_distractor_v1.json --recipes bm25,hybrid --out r.json`
 `python -m jobs.evaluate musique --data musique.json --corpus musique_corpus.json --recipes bm25,hybrid --out r.json`
 `python -m jobs.evaluate segmentation --data tiage --split dev --out r.json`
@@ -13,7 +14,7 @@ import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hgmem_core import segmentation_metrics
 from hgmem_core.config import Config, ConfigError
@@ -42,6 +43,10 @@ from pipelines.segmentation_evaluation import evaluate_segmentation
 from pipelines.store import Store
 from pipelines.versions import Version, open_version
 
+if TYPE_CHECKING:
+    from pipelines.cross_tuning import View
+    from pipelines.training import Example
+
 
 def main(argv: Sequence[str]) -> int:
     """Run the job and return its exit code."""
@@ -64,6 +69,11 @@ def main(argv: Sequence[str]) -> int:
         "--cv", action="store_true", help="retrieval: train recipes with one namespace left out, compare with the first"
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="with --cv: how often each model is trained (1)")
+    parser.add_argument(
+        "--tune",
+        choices=["encoder", "heads"],
+        help="with --cv: what makes the tuned vectors of recipes that read some; tuned without what is asked about",
+    )
     parser.add_argument(
         "--context-tokens", type=int, metavar="N", help="retrieval: measure all@context under this budget"
     )
@@ -102,6 +112,8 @@ def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
     if arguments.seeds is not None and (not arguments.cv or arguments.seeds < 1):
         raise ConfigError("--seeds: goes with --cv, and is at least 1")
+    if arguments.tune and (not arguments.cv or arguments.version or config.encoder.tuned):
+        raise ConfigError("--tune: goes with --cv, and with neither --version nor encoder.tuned")
     if arguments.cv and (arguments.baseline or arguments.context_tokens):
         raise ConfigError("--cv: takes neither --baseline nor --context-tokens; recipes are compared with the first")
     task = open_task(arguments.task, arguments.data, arguments.corpus)
@@ -112,9 +124,15 @@ def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
         if arguments.cv:
             # Imported here, since training brings in torch and scikit-learn, which nothing else of this job needs.
             with training_packages():
+                from pipelines.cross_tuning import tuned_views
                 from pipelines.cross_validation import cross_validate
 
-            return cross_validate(task, version, config, encoder, recipes, arguments.seeds or 1, bars)
+            def tune(examples: Sequence["Example"]) -> list["View"]:
+                cache = cache_folder("evaluations")
+                return tuned_views(arguments.tune, task, examples, config, encoder, cache, now(), bars)
+
+            seeds, views = arguments.seeds or 1, tune if arguments.tune else None
+            return cross_validate(task, version, config, encoder, recipes, seeds, bars, views)
         return evaluate_task(
             task,
             version,

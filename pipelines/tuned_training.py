@@ -93,7 +93,7 @@ def train_encoder(
     settings = EncoderTuning()
     # An epoch takes minutes: each is looked at, and none is done twice.
     train = _unless_set(config.run.train, epochs=settings.epochs, validate_epochs=1, checkpoint_epochs=1)
-    examples = _to_tune_on(split.training)
+    examples = to_tune_on(split.training)
     training = EncoderTraining(base, examples, _held_out(split.validation), settings, train, seed)
     data = {**data_digests(task), "examples": examples_digest(examples)}
     schedule = train.model_dump(exclude={"checkpoint_epochs", "retries"})
@@ -143,7 +143,7 @@ def train_heads(
     split = _split(task, version, encoder, validation)
     train = _unless_set(config.run.train, epochs=HeadTraining().epochs, patience=HeadTraining().patience)
     settings = replace(HeadTraining(), epochs=train.epochs, patience=train.patience)
-    held_out = _to_turn(split.validation)
+    held_out = to_turn(split.validation)
     curve: list[dict[str, float]] = []
 
     def on_epoch(row: Mapping[str, float]) -> bool:
@@ -153,7 +153,7 @@ def train_heads(
 
     began = time.perf_counter()
     progress.start("train", settings.epochs)
-    heads = fit_heads(_to_turn(split.training), held_out, settings, seed, on_epoch)
+    heads = fit_heads(to_turn(split.training), held_out, settings, seed, on_epoch)
     progress.finish("train")
     before, after = (_recall(one, held_out) for one in (first_heads(heads.dimension, before=0.0), heads))
     about = _about(task, version, split, seed, licence, began, before, after)
@@ -200,7 +200,7 @@ def _by_namespace(examples: Sequence[Example]) -> Iterator[tuple[NamespaceIndex,
         yield own[name][0].index, own[name]
 
 
-def _to_tune_on(examples: Sequence[Example]) -> list[TuningExample]:
+def to_tune_on(examples: Sequence[Example]) -> list[TuningExample]:
     found = []
     for index, own in _by_namespace(examples):
         texts = context_texts(index.nodes)
@@ -216,7 +216,7 @@ def _held_out(examples: Sequence[Example]) -> list[HeldOutTurns]:
     ]
 
 
-def _to_turn(examples: Sequence[Example]) -> list[HeadExamples]:
+def to_turn(examples: Sequence[Example]) -> list[HeadExamples]:
     return [
         HeadExamples(
             np.stack([index.turn_vector(row) for row in range(len(index))]),
