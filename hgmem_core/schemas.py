@@ -117,7 +117,65 @@ INCIDENCE = _table(
     | {"weight": pa.float32()},
     {},
 )
-"""A node's membership in a hyperedge: of kind `topic` (its episodes) or `episode` (its facts); weight in [0, 1]."""
+"""A node's membership in a hyperedge: of kind `topic` (its episodes), `episode` (its facts), or `trajectory` (its
+subtasks and skills); weight in [0, 1]."""
+
+STEPS = pa.large_list(
+    pa.field(
+        "item",
+        pa.struct([pa.field("action", STRING, nullable=False), pa.field("observation", STRING)]),
+        nullable=False,
+    )
+)
+
+TRAJECTORY = _table(
+    "TRAJECTORY",
+    "trajectory_id",
+    {"trajectory_id": STRING, "sequence": pa.int64(), "task_id": STRING, "task": STRING, "steps": STEPS}
+    | {"outcome": STRING, "n_steps": pa.int32(), "ingested_at": TIME},
+    {"source_id": STRING, "said_at": TIME},
+    "namespace trajectory_id source_id sequence task_id task steps outcome n_steps said_at ingested_at",
+)
+"""A run of an agent: what it was to do, what it did and saw, and how it ended (`success`, `failure`, `unknown`).
+
+`sequence` is its place in the log, which orders runs of equal or unknown times; runs of one task share `task_id`;
+`n_steps` counts the steps of the run, which `steps` may have fewer of where a log was cut."""
+
+LESSON = _table("LESSON", "trajectory_id", {"trajectory_id": STRING, "text": STRING}, {})
+"""What a run teaches in a sentence or two; runs that teach nothing have no row."""
+
+SUBTASK = _table(
+    "SUBTASK", "subtask_id", {"subtask_id": STRING, "trajectory_id": STRING, "position": pa.int32(), "text": STRING}, {}
+)
+"""A step of the plan for a run's task, made of the task's text alone."""
+
+SKILL = _table(
+    "SKILL",
+    "skill_id",
+    {"skill_id": STRING, "polarity": STRING, "name": STRING, "text": STRING, "aliases": STRINGS},
+    {},
+)
+"""What to do (`positive`), or a mistake to avoid (`negative`), in which runs: see INCIDENCE of kind `trajectory`."""
+
+UTILITY = _table(
+    "UTILITY",
+    "node_kind node_id",
+    {"node_kind": STRING, "node_id": STRING, "shown": pa.int64(), "succeeded": pa.int64(), "utility": pa.float64()},
+    {"mean_steps": pa.float64()},
+    "namespace node_kind node_id shown succeeded mean_steps utility",
+)
+"""How runs went in which a node (`subtask`, `skill`, or the hyperedge `trajectory`) took part: how many, how many of
+them succeeded, their mean number of steps; `utility` in [0, 1]."""
+
+FEEDBACK = _table(
+    "FEEDBACK",
+    "query_id node_kind node_id",
+    {"query_id": STRING, "node_kind": STRING, "node_id": STRING, "shown_at": TIME, "outcome": STRING}
+    | {"n_steps": pa.int32()},
+    {},
+    "namespace query_id node_kind node_id shown_at outcome n_steps",
+)
+"""A node that was shown for a task, and how the run went that it was shown to."""
 
 OUTCOME = _table(
     "OUTCOME",
