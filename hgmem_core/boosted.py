@@ -1,8 +1,8 @@
 """Boosted regression trees as plain arrays: what a trained ranker is at query time.
 
 Each node carries a mask of the leaves on its left, which are ruled out where its test `feature > threshold` holds, and
-a row's leaf is the first that no test rules out (QuickScorer; Lucchese et al., SIGIR 2015). All rows, trees and nodes
-are tested at once; no row walks down a tree.
+a row's leaf is the first that no test rules out (QuickScorer; Lucchese et al., SIGIR 2015). All rows and trees are
+tested at once, node by node; no row walks down a tree.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ MOST_LEAVES = 32
 """Of one tree: a mask has 32 bits."""
 
 _ROWS = 256
-"""Rows tested together, so that the tests of 100 trees of 16 leaves stay within a core's cache."""
+"""Rows tested together."""
 
 
 class ForestError(ValueError):
@@ -56,16 +56,22 @@ class Forest:
         """
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ForestError(f"rows of shape {rows.shape} do not fit a forest of {self.n_features} features")
+        narrow = np.uint16 if self.values.shape[1] <= 16 else np.uint32  # half the memory to pass over
+        # Node by node: all trees' first nodes, all second ones; so the tests of a round stay within a core's cache.
+        thresholds_of, masks_of = self.thresholds.T[:, :, None], self.masks.T.astype(narrow)[:, :, None]
+        tests = list(zip(self.features.T, thresholds_of, masks_of, strict=True))
+        leaves = np.arange(len(self.values))[:, None] * self.values.shape[1]
+        values = self.values.reshape(-1)
         total = np.full(len(rows), self.baseline)
-        trees = np.arange(len(self.values))[:, None]
-        tested, thresholds, masks = (array.reshape(-1, 1) for array in (self.features, self.thresholds, self.masks))
         for start in range(0, len(rows), _ROWS):
             columns = np.ascontiguousarray(rows[start : start + _ROWS].T)
-            ruled_out = (columns[tested[:, 0]] > thresholds) * masks
-            open_ones = ~np.bitwise_or.reduce(ruled_out.reshape(*self.masks.shape, -1), axis=1)
-            first = open_ones & (~open_ones + np.uint32(1))
-            leaf = np.frexp(first.astype(np.float64))[1] - 1  # the number of its only bit
-            total[start : start + _ROWS] += self.values[trees, leaf].sum(axis=0, dtype=np.float64)
+            ruled_out = np.zeros((len(self.values), columns.shape[1]), narrow)
+            for tested, thresholds, masks in tests:
+                ruled_out |= (columns[tested] > thresholds) * masks
+            open_ones = ~ruled_out
+            first = open_ones & (~open_ones + narrow(1))
+            leaf = np.frexp(first.astype(np.float32))[1] - 1  # the number of its only bit
+            total[start : start + _ROWS] += values[leaves + leaf].sum(axis=0, dtype=np.float64)
         return total.astype(np.float32)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

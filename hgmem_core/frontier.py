@@ -101,7 +101,7 @@ class Field:
         vectors: Gives those of some facts, unit or zeros, float32 `[n, dimension]`.
         turns: The row of each fact's best turn, -1 for a fact that no longer stands, int64 `[facts]`.
         odds: Of every turn by flat search, float32 `[turns]`; see `all_odds`.
-        cosines: Of the facts with the question, float32 `[facts]`.
+        question: The unit vector of the question, float32 `[dimension]`.
         intent: Of the question, float32 `[4]`.
     """
 
@@ -109,7 +109,7 @@ class Field:
     vectors: Callable[[Ints], Floats]
     turns: Ints
     odds: Floats
-    cosines: Floats
+    question: Floats
     intent: Floats
 
 
@@ -136,34 +136,53 @@ def all_odds(turns: int, rows: Rows, odds: Floats) -> Floats:
 
 
 def leaving_relations(field: Field, facts: Ints) -> tuple[Ints, Ints]:
-    """Return the relations that leave some facts and lead to another turn, by number, and the source of each."""
+    """Return the relations that leave some facts and lead to another turn, by number, and each one's fact by place."""
     offsets = field.relations.offsets
     sizes = offsets[facts + 1] - offsets[facts]
     before = np.cumsum(sizes) - sizes
-    sources = np.repeat(facts, sizes)
-    edges = np.arange(len(sources)) + np.repeat(offsets[facts] - before, sizes)
+    of_facts = np.repeat(np.arange(len(facts)), sizes)
+    edges = np.arange(len(of_facts)) + np.repeat(offsets[facts] - before, sizes)
     theirs = field.turns[field.relations.targets[edges]]
-    kept = (theirs >= 0) & (theirs != field.turns[sources])
-    return edges[kept], sources[kept]
+    kept = (theirs >= 0) & (theirs != field.turns[facts[of_facts]])
+    return edges[kept], of_facts[kept]
 
 
 def inputs_of(field: Field, edges: Ints, sources: Ints) -> Floats:
     """Return what the network reads of some relations, float32 `[len(edges), len(INPUTS)]`."""
     targets = field.relations.targets[edges]
-    odds = [np.clip(field.odds[field.turns[facts]], -_LARGEST_ODDS, _LARGEST_ODDS) for facts in (sources, targets)]
-    ends = np.stack([*odds, field.cosines[sources], field.cosines[targets]], axis=1)
+    cosines = [field.vectors(facts) @ field.question for facts in (sources, targets)]
     intent = np.broadcast_to(field.intent, (len(edges), len(field.intent)))
-    return np.concatenate([field.relations.features[edges], ends, intent], axis=1, dtype=np.float32)
+    read = [field.relations.features[edges], _ends(field, sources, targets, *cosines), intent]
+    return np.concatenate(read, axis=1, dtype=np.float32)
 
 
-def relation_weights(field: Field, edges: Ints, sources: Ints, weights: FrontierWeights) -> Floats:
-    """Return w of some relations, at least 0, float32 `[len(edges)]`."""
-    read = (inputs_of(field, edges, sources) - weights.mean) / weights.scale
-    hidden = np.maximum(read @ weights.first_weight.T + weights.first_bias, 0)
+def _ends(field: Field, sources: Ints, targets: Ints, source_cosines: Floats, target_cosines: Floats) -> Floats:
+    """Return the odds and the cosines of the two ends of relations, `[len(sources), 4]`."""
+    odds = (np.clip(field.odds[field.turns[facts]], -_LARGEST_ODDS, _LARGEST_ODDS) for facts in (sources, targets))
+    return np.stack([*odds, source_cosines, target_cosines], axis=1)
+
+
+def relation_weights(field: Field, edges: Ints, facts: Ints, of_facts: Ints, weights: FrontierWeights) -> Floats:
+    """Return w of some relations, at least 0, float32 `[len(edges)]`.
+
+    Args:
+        field: The question in its namespace.
+        edges: Numbers of the relations.
+        facts: That the relations leave.
+        of_facts: Which of them each leaves, by its place in `facts`.
+        weights: Learned.
+    """
+    targets = field.relations.targets[edges]
+    own, theirs = field.vectors(facts), field.vectors(targets)
+    ends = _ends(field, facts[of_facts], targets, (own @ field.question)[of_facts], theirs @ field.question)
+    # Mean and scale of the inputs are worked into the first layer; the intent is the same for all.
+    first = weights.first_weight / weights.scale
+    of_relation, of_ends, of_intent = np.split(first, [len(RICH), len(RICH) + ends.shape[1]], axis=1)
+    bias = weights.first_bias - first @ weights.mean + of_intent @ field.intent
+    hidden = np.maximum(field.relations.features[edges] @ of_relation.T + ends @ of_ends.T + bias, 0)
     hidden = np.maximum(hidden @ weights.second_weight.T + weights.second_bias, 0)
-    ours = field.vectors(sources) @ weights.source_residual.T
-    theirs = field.vectors(field.relations.targets[edges]) @ weights.target_residual.T
-    output = hidden @ weights.third_weight + weights.third_bias + (ours * theirs).sum(axis=1)
+    residual = (own @ weights.source_residual.T)[of_facts] * (theirs @ weights.target_residual.T)
+    output = hidden @ weights.third_weight + weights.third_bias + residual.sum(axis=1)
     w: Floats = np.logaddexp(0, output).astype(np.float32)
     return w
 
@@ -179,36 +198,39 @@ def grow(field: Field, weights: FrontierWeights, budget: int) -> Frontier:
     bonus = np.zeros(len(field.odds), np.float32)
     spoken_by = np.full(len(field.odds), -1, np.int64)
     is_open, is_read = field.turns >= 0, np.zeros(len(field.turns), bool)
+    scores = np.where(is_open, field.odds[field.turns], np.float32(-np.inf))
     expanded: list[int] = []
     spoken: dict[int, tuple[Ints, Floats]] = {}
-    while len(expanded) < budget and is_open.any():
-        scores = np.where(is_open, (field.odds + bonus)[field.turns], -np.inf)
+    while len(expanded) < budget and len(scores):
         fact = int(scores.argmax())
-        if scores[fact] < weights.stop:
+        if not is_open[fact] or scores[fact] < weights.stop:
             break
         if fact not in spoken:
             # What a relation is worth does not change, so facts that are likely to be next are read together.
-            wanted = np.where(is_read, -np.inf, scores)
+            wanted = np.where(is_read, np.float32(-np.inf), scores)
             ahead = budget if not spoken else _AHEAD
             likely = np.argpartition(-wanted, min(ahead, len(wanted)) - 1)[:ahead]
             likely = likely[np.isfinite(wanted[likely])]
             is_read[likely] = True
             spoken |= _spoken_for(field, likely, weights)
-        is_open[fact] = False
-        expanded.append(fact)
         rows, worth = spoken[fact]
         given = worth / np.float32(1 + np.exp(-scores[fact]))
-        spoken_by[rows[given > bonus[rows]]] = fact
-        np.maximum.at(bonus, rows, given)
+        is_open[fact], scores[fact] = False, -np.inf
+        expanded.append(fact)
+        gains = given > bonus[rows]
+        spoken_by[rows[gains]] = fact
+        np.maximum.at(bonus, rows[gains], given[gains])
+        is_moved = np.zeros(len(bonus), bool)
+        is_moved[rows[gains]] = True
+        moved = np.flatnonzero(is_moved[field.turns] & is_open)
+        scores[moved] = (field.odds + bonus)[field.turns[moved]]
     return Frontier(bonus, np.array(expanded, np.int64), spoken_by)
 
 
 def _spoken_for(field: Field, facts: Ints, weights: FrontierWeights) -> dict[int, tuple[Ints, Floats]]:
     """Return for each fact the turns that it may speak for, and w of the relations that lead there."""
-    edges, sources = leaving_relations(field, facts)
+    edges, of_facts = leaving_relations(field, facts)
     rows = field.turns[field.relations.targets[edges]]
-    worth = relation_weights(field, edges, sources, weights)
-    place = np.empty(len(field.turns), np.int64)
-    place[facts] = np.arange(len(facts))
-    ends = np.cumsum(np.bincount(place[sources], minlength=len(facts)))[:-1]
+    worth = relation_weights(field, edges, facts, of_facts, weights)
+    ends = np.cumsum(np.bincount(of_facts, minlength=len(facts)))[:-1]
     return dict(zip(facts.tolist(), zip(np.split(rows, ends), np.split(worth, ends), strict=True), strict=True))

@@ -1,272 +1,228 @@
-"""How the frontier of `hgmem_core.frontier` learns: a listwise warm start, then policy gradient on final recall.
+"""How a frontier is trained, as arrays that travel to any process: steps, and how what was learned is validated."""
 
-Warm start: the most probable facts are expanded in the order of flat search, and the network learns what bonus puts the
-evidence first (listwise cross-entropy over the turns). Then facts to expand are drawn, from a softmax with a learned
-temperature over the open facts and stopping, several times a question; what a draw earns is the recall and nDCG at ten
-of the order that comes out, less a cost for each fact that was expanded, and is compared with the other draws of the
-same question (RLOO; Ahmadian et al., ACL 2024). The listwise loss stays beside it, since bonuses are no actions.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
-from hgmem_core.frontier import INPUTS, Field, FrontierWeights, inputs_of, leaving_relations
-from hgmem_core.lexical import Floats, Ints
+from hgmem_core.config import TrainConfig
+from hgmem_core.frontier import FrontierWeights, grow
+from hgmem_core.frontier_policy import (
+    FrontierNetwork,
+    FrontierQuestion,
+    FrontierTraining,
+    PreparedQuestion,
+    draw,
+    listwise_loss,
+    warm_bonus,
+)
+from hgmem_core.namespace_index import TieOrder
+from hgmem_core.ranking import Rows, best_rows
+from hgmem_core.recipes import Routed
+from hgmem_core.reinforce import AllReduce, seed_of
+from hgmem_core.training_run import TrainingRun
+
+_BEST = 10
+"""Validation counts the evidence among so many turns; see `hgmem_core.training_run.VALIDATED`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrontierTraining:
-    """How to train.
+class FrontierTrainer:
+    """Trains epoch by epoch.
 
-    Attributes:
-        hidden: Units of the network's two hidden layers.
-        rank: Of the residual of two vectors.
-        facts: The most probable facts of a question, which may be expanded in training.
-        warm_facts: Those that are in the warm start.
-        warm_epochs: Epochs of the warm start.
-        epochs: Of the policy gradient after it.
-        draws: Of a question at a time, at least 2.
-        budget: Facts that a draw expands at most.
-        batch: Questions for an update.
-        rate: Adam's learning rate.
-        ndcg_share: What nDCG counts beside recall in what a draw earns.
-        cost: Of each fact that is expanded.
-        listwise_share: Of the listwise loss beside the policy gradient.
-        decay: Weight decay of the residual, which draws it towards none.
+    Several workers may train together. They get the same questions, settings and seed, each takes its share of every
+    batch, and their gradients are averaged: parameters stay equal on all. What is drawn for a question depends on the
+    seed, the epoch and the question alone, so training goes on from `state_dict` as if it had not ended, and the number
+    of workers changes nothing but the order in which numbers are added. Torch is fastest with one thread, see
+    `hgmem_core.reinforce.one_thread`.
     """
 
-    hidden: tuple[int, int] = (32, 16)
-    rank: int = 8
-    facts: int = 120
-    warm_facts: int = 60
-    warm_epochs: int = 6
-    epochs: int = 3
-    draws: int = 4
-    budget: int = 24
-    batch: int = 16
-    rate: float = 2e-3
-    ndcg_share: float = 0.5
-    cost: float = 0.001
-    listwise_share: float = 0.3
-    decay: float = 1e-2
+    def __init__(
+        self,
+        questions: Sequence[FrontierQuestion],
+        settings: FrontierTraining,
+        seed: int,
+        worker: int = 0,
+        workers: int = 1,
+        all_reduce: AllReduce | None = None,
+        device: str = "cpu",
+    ) -> None:
+        """Draw the network's parameters. Questions without evidence, or that find no relation, are left out.
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be trained with."""
-        if self.draws < 2:
-            raise ValueError(f"draws is {self.draws}: a draw is compared with others, so there must be at least 2")
+        Args:
+            questions: To learn from.
+            settings: How to train.
+            seed: Of all that is drawn.
+            worker: The number of this one, from 0.
+            workers: How many there are.
+            all_reduce: Averages over them; None for one.
+            device: Where tensors are; what is drawn differs between kinds of device.
 
+        Raises:
+            ValueError: There is no question to learn from.
+        """
+        if workers > 1 and all_reduce is None:
+            raise ValueError(f"{workers} workers train together only with an all_reduce")
+        graphs = {id(question.graph): question.graph for question in questions}
+        vectors = {key: torch.tensor(graph.vectors, device=device) for key, graph in graphs.items()}
+        with_evidence = [question for question in questions if len(question.evidence)]
+        prepared = [PreparedQuestion(one, settings.facts, vectors[id(one.graph)]) for one in with_evidence]
+        self._questions = [one for one in prepared if len(one.source)]
+        if not self._questions:
+            raise ValueError(
+                f"none of the {len(questions)} questions has evidence and finds a fact that has a relation: there is "
+                "nothing to learn a frontier from"
+            )
+        self.settings, self.epochs = settings, 0
+        self._seed, self._worker, self._workers, self._all_reduce = seed, worker, workers, all_reduce
+        self._device = device
+        dimension = with_evidence[0].graph.vectors.shape[1]
+        self._network = FrontierNetwork(dimension, settings, torch.Generator().manual_seed(seed)).to(device)
+        self._network.read_like(self._questions)
+        others = [*self._network.of_bonuses, *self._network.of_drawing]
+        groups = (others, 0.0), (self._network.residuals, settings.decay)
+        self._optimiser = torch.optim.AdamW(
+            [{"params": values, "weight_decay": decay} for values, decay in groups], lr=settings.rate
+        )
 
-@dataclass(frozen=True, slots=True)
-class FrontierQuestion:
-    """A question with its evidence.
+    @property
+    def is_warm(self) -> bool:
+        """Tell whether the epoch that runs, or was the last, is one of the warm start."""
+        return self.epochs <= self.settings.warm_epochs
 
-    Attributes:
-        field: What it finds.
-        evidence: Rows of the turns that hold it, at least one.
-    """
+    def epoch(self) -> dict[str, float]:
+        """Learn once from every question.
 
-    field: Field
-    evidence: Ints
+        Returns:
+            The means over all of them of the `listwise loss` and, once there are draws, of what a draw `earned`.
+        """
+        self.epochs += 1
+        order = np.random.default_rng([self._seed, self.epochs]).permutation(len(self._questions))
+        batches = np.array_split(order, max(1, len(order) // self.settings.batch))
+        told = sum((self._step(batch.tolist()) for batch in batches), np.zeros(2))
+        listwise, earned = self.mean_over_workers((told * (self._workers / len(order))).tolist())
+        return {"listwise loss": listwise} if self.is_warm else {"listwise loss": listwise, "earned": earned}
 
-
-class _Prepared:
-    """A question as tensors: the relations of its most probable facts, padded by fact."""
-
-    def __init__(self, question: FrontierQuestion, most: int) -> None:
-        field = question.field
-        standing = np.flatnonzero(field.turns >= 0)
-        order = standing[np.lexsort((standing, -field.odds[field.turns[standing]]))][:most]
-        edges, sources = leaving_relations(field, order)
-        targets = field.relations.targets[edges]
-        place = {fact: at for at, fact in enumerate(order.tolist())}
-        source = np.array([place[fact] for fact in sources.tolist()], np.int64)
-        counts = np.bincount(source, minlength=len(order))
-        slots = np.full((len(order), max(1, int(counts.max(initial=0)))), len(edges), np.int64)
-        slots[source, np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)] = np.arange(len(source))
-        turns = len(field.odds)
-        self.odds = torch.from_numpy(field.odds)
-        self.turn_of_fact = torch.from_numpy(field.turns[order])
-        self.inputs = torch.from_numpy(inputs_of(field, edges, sources))
-        self.source = torch.from_numpy(source)
-        self.rows = torch.from_numpy(np.append(field.turns[targets], turns))  # the padding leads to a turn behind all
-        self.slots = torch.from_numpy(slots)
-        ends, inverse = np.unique(np.concatenate([sources, targets]), return_inverse=True)
-        self.vectors = torch.from_numpy(field.vectors(ends))
-        self.ends = torch.from_numpy(inverse.reshape(2, -1))
-        self.is_evidence = torch.zeros(turns, dtype=torch.bool)
-        self.is_evidence[torch.from_numpy(question.evidence)] = True
-
-
-class _Network(nn.Module):
-    """w of relations, the bound below which nothing is expanded, and two temperatures."""
-
-    def __init__(self, dimension: int, settings: FrontierTraining, generator: torch.Generator) -> None:
-        super().__init__()
-        first, second = settings.hidden
-        self.mean = nn.Parameter(torch.zeros(len(INPUTS)), requires_grad=False)
-        self.scale = nn.Parameter(torch.ones(len(INPUTS)), requires_grad=False)
-        self.first = nn.Linear(len(INPUTS), first)
-        self.second = nn.Linear(first, second)
-        self.third = nn.Linear(second, 1)
-        with torch.no_grad():
-            for layer in (self.first, self.second):
-                bound = layer.in_features**-0.5
-                layer.weight.uniform_(-bound, bound, generator=generator)
-                layer.bias.zero_()
-            # Nobody speaks for anybody to begin with, so that the first order is that of flat search.
-            self.third.weight.zero_()
-            self.third.bias.fill_(-3.0)
-        self.source_residual = nn.Parameter(torch.randn(settings.rank, dimension, generator=generator) * 0.1)
-        self.target_residual = nn.Parameter(torch.zeros(settings.rank, dimension))
-        self.stop = nn.Parameter(torch.tensor(-6.0))
-        self.log_temperature = nn.Parameter(torch.tensor(0.0))
-        self.log_sharpness = nn.Parameter(torch.tensor(0.0))
-
-    def of_relations(self, one: _Prepared) -> Tensor:
-        """Return w of every relation of a question and 0 for the padding, `[relations + 1]`."""
-        hidden = (one.inputs - self.mean) / self.scale
-        hidden = torch.relu(self.second(torch.relu(self.first(hidden))))
-        ours = (one.vectors @ self.source_residual.T)[one.ends[0]]
-        theirs = (one.vectors @ self.target_residual.T)[one.ends[1]]
-        w = functional.softplus(self.third(hidden)[:, 0] + (ours * theirs).sum(1))
-        return functional.pad(w, (0, 1))
+    def mean_over_workers(self, values: Sequence[float]) -> list[float]:
+        """Return the mean of what each worker gives, value by value; all have to call this, and all get the same."""
+        if self._all_reduce is None:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64, device=self._device)
+        self._all_reduce([tensor])
+        means: list[float] = tensor.tolist()
+        return means
 
     def weights(self) -> FrontierWeights:
         """Return what was learned so far, as arrays of its own."""
+        return self._network.weights()
 
-        def array(values: Tensor) -> Floats:
-            return np.asarray(values.detach().numpy().copy(), np.float32)
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that training goes on from, as tensors and plain values; the next epoch changes them in place."""
+        return {
+            "epochs": self.epochs,
+            "network": self._network.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+        }
 
-        first, second, third = self.first, self.second, self.third
-        return FrontierWeights(
-            array(self.mean), array(self.scale), array(first.weight), array(first.bias), array(second.weight),
-            array(second.bias), array(third.weight[0]), array(third.bias[0]), array(self.source_residual),
-            array(self.target_residual), array(self.stop),
-        )  # fmt: skip
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state; questions, settings and seed are those that it was made with."""
+        self.epochs = state["epochs"]
+        self._network.load_state_dict(state["network"])
+        self._optimiser.load_state_dict(state["optimiser"])
 
+    def _step(self, batch: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Update the parameters after a batch; return the sums of listwise loss and of what was earned, of its own."""
+        network = self._network
+        told = np.zeros(2)
+        self._optimiser.zero_grad()
+        for number in batch[self._worker :: self._workers]:
+            loss, listwise, earned = self._loss(number)
+            # The mean over all workers of these is the mean over all questions, also where shares differ by one.
+            torch.autograd.backward(loss * (self._workers / len(batch)))
+            told += float(listwise.detach()), earned
+        learning = [*network.of_bonuses, *network.residuals, *([] if self.is_warm else network.of_drawing)]
+        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in learning]
+        if self._all_reduce is not None:
+            self._all_reduce(gradients)
+        for one, gradient in zip(learning, gradients, strict=True):
+            one.grad = gradient
+        torch.nn.utils.clip_grad_norm_(learning, 1.0)
+        self._optimiser.step()
+        return told
 
-def train_frontier(
-    questions: Sequence[FrontierQuestion],
-    dimension: int,
-    settings: FrontierTraining,
-    seed: int,
-    on_epoch: Callable[[int, Mapping[str, float], FrontierWeights], bool],
-) -> FrontierWeights:
-    """Train from the beginning and return the last weights.
-
-    Args:
-        questions: To learn from; those whose evidence nothing could bring forward teach nothing.
-        dimension: Of the facts' vectors.
-        settings: How to train.
-        seed: Of all that is drawn.
-        on_epoch: Given after each epoch its number from 1, the means of `listwise loss` and, once there are draws, of
-            what a draw `earned`, and the weights so far; tells whether to go on.
-
-    Raises:
-        ValueError: There is no question with a relation to learn from.
-    """
-    prepared = [one for one in (_Prepared(question, settings.facts) for question in questions) if len(one.source)]
-    if not prepared:
-        raise ValueError("no question finds a fact that has a relation: there is nothing to learn a frontier from")
-    generator = torch.Generator().manual_seed(seed)
-    network = _Network(dimension, settings, generator)
-    read = torch.cat([one.inputs for one in prepared])
-    network.mean.data = read.mean(0)
-    network.scale.data = read.std(0).clamp_min(1e-3)
-    residuals = [network.source_residual, network.target_residual]
-    others = [value for value in network.parameters() if value.requires_grad and not any(value is r for r in residuals)]
-    optimiser = torch.optim.AdamW(
-        [{"params": others, "weight_decay": 0.0}, {"params": residuals, "weight_decay": settings.decay}],
-        lr=settings.rate,
-    )
-    for epoch in range(1, settings.warm_epochs + settings.epochs + 1):
-        order = np.random.default_rng([seed, epoch]).permutation(len(prepared))
-        told: dict[str, list[float]] = {}
-        for batch in np.array_split(order, max(1, len(order) // settings.batch)):
-            optimiser.zero_grad()
-            for number in batch.tolist():
-                one = prepared[number]
-                if epoch <= settings.warm_epochs:
-                    bonus = _warm_bonus(network.of_relations(one), one, settings.warm_facts)
-                    loss = listwise = _listwise(network, one, bonus)
-                else:
-                    drawn = _draw(network, one, settings, generator)
-                    listwise = _listwise(network, one, drawn.bonus)
-                    loss = drawn.policy_loss + settings.listwise_share * listwise
-                    told.setdefault("earned", []).append(float(drawn.earned.mean()))
-                torch.autograd.backward(loss / len(batch))
-                told.setdefault("listwise loss", []).append(float(listwise.detach()))
-            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimiser.step()
-        means = {name: float(np.mean(values)) for name, values in told.items()}
-        if not on_epoch(epoch, means, network.weights()):
-            break
-    return network.weights()
-
-
-def _warm_bonus(w: Tensor, one: _Prepared, most: int) -> Tensor:
-    """Return the bonus of every turn when the most probable facts are expanded with the odds of flat search."""
-    speaks = one.source < most
-    sure = torch.sigmoid(one.odds[one.turn_of_fact[one.source[speaks]]])
-    return torch.zeros_like(one.odds).scatter_reduce(0, one.rows[:-1][speaks], w[:-1][speaks] * sure, "amax")
-
-
-def _listwise(network: _Network, one: _Prepared, bonus: Tensor) -> Tensor:
-    """Return the cross-entropy of the evidence under a softmax of odds and bonus, `[..., turns]`, its mean."""
-    logs = functional.log_softmax((one.odds + bonus) * network.log_sharpness.exp(), dim=-1)
-    return -logs[..., one.is_evidence].mean()
+    def _loss(self, number: int) -> tuple[Tensor, Tensor, float]:
+        """Return the loss of a question, the listwise loss in it, and what its draws earned in the mean."""
+        one, network, settings = self._questions[number], self._network, self.settings
+        if self.is_warm:
+            listwise = listwise_loss(network, one, warm_bonus(network.of_relations(one), one, settings.warm_facts))
+            return listwise, listwise, 0.0
+        generator = torch.Generator(self._device).manual_seed(seed_of(self._seed, self.epochs, number))
+        drawn = draw(network, one, settings, generator)
+        listwise = listwise_loss(network, one, drawn.bonus)
+        return drawn.policy_loss + settings.listwise_share * listwise, listwise, float(drawn.earned.mean())
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
-    """Draws of a question: the bonus that each gave, `[draws, turns]`, what each earned, `[draws]`, and their loss."""
+class HeldOutField:
+    """A question that is searched for as after training.
 
-    bonus: Tensor
-    earned: Tensor
-    policy_loss: Tensor
+    Attributes:
+        question: With the odds of trees that never saw it, and at least one turn of evidence.
+        candidates: Rows of the turns that the trees ordered.
+        ties: The order of turns that are equally good.
+    """
 
+    question: FrontierQuestion
+    candidates: Rows
+    ties: TieOrder
 
-def _draw(network: _Network, one: _Prepared, settings: FrontierTraining, generator: torch.Generator) -> _Drawn:
-    """Draw facts to expand, several times."""
-    w, draws, facts = network.of_relations(one), settings.draws, len(one.turn_of_fact)
-    every = torch.arange(draws)
-    bonus = torch.zeros(draws, len(one.odds) + 1)
-    closed = torch.zeros(draws, facts + 1, dtype=torch.bool)  # the last is to stop
-    going = torch.ones(draws, dtype=torch.bool)
-    log_prob, spent = torch.zeros(draws), torch.zeros(draws)
-    stop = network.stop.expand(draws, 1)
-    odds = functional.pad(one.odds, (0, 1))
-    for _ in range(min(settings.budget, facts)):
-        scores = (odds + bonus)[:, one.turn_of_fact]
-        logits = torch.cat([scores, stop], 1) / network.log_temperature.exp()
-        logs = functional.log_softmax(logits.masked_fill(closed, -1e9), 1)
-        chosen = torch.multinomial(logs.detach().exp(), 1, generator=generator)[:, 0]
-        log_prob = log_prob + torch.where(going, logs[every, chosen], 0.0)
-        going = going & (chosen < facts)
-        if not going.any():
-            break
-        spent = spent + going
-        closed = closed.clone()  # what it was is part of the gradient
-        closed[every[going], chosen[going]] = True
-        fact = torch.where(going, chosen, 0)
-        edges = one.slots[fact]
-        given = w[edges] * torch.sigmoid(scores[every, fact])[:, None] * going[:, None]
-        bonus = bonus.scatter_reduce(1, one.rows[edges], given, "amax")
-    bonus = bonus[:, :-1]
-    earned = _earned((one.odds + bonus).detach(), one.is_evidence, settings.ndcg_share) - settings.cost * spent
-    advantage = (earned - earned.mean()) * (draws / (draws - 1))
-    return _Drawn(bonus, earned, -(advantage * log_prob).mean())
+    def recall(self, weights: FrontierWeights, recipe: Routed) -> float:
+        """Return the share of the evidence among the ten best turns, in percent."""
+        field = self.question.field
+        bonus = grow(field, weights, recipe.budget).bonus
+        is_found = bonus > 0
+        is_found[self.candidates] = True
+        best = best_rows(field.odds + bonus, np.flatnonzero(is_found), _BEST, self.ties)
+        return 100.0 * float(np.isin(self.question.evidence, best).mean())
 
 
-def _earned(scores: Tensor, is_evidence: Tensor, ndcg_share: float) -> Tensor:
-    """Return recall plus a share of nDCG at ten of each order, `[draws]`."""
-    ten = min(10, scores.shape[1])
-    hits = is_evidence[scores.topk(ten, dim=1).indices].float()
-    total = int(is_evidence.sum())
-    discounts = 1 / torch.log2(torch.arange(2, ten + 2))
-    return hits.sum(1) / total + ndcg_share * (hits * discounts).sum(1) / discounts[:total].sum()
+@dataclass(frozen=True, slots=True)
+class RoutedTraining:
+    """Everything that a training takes.
+
+    Attributes:
+        questions: To learn from.
+        held_out: Questions that tell when to stop; none trains to the end.
+        recipe: How they are searched for.
+        settings: How to learn.
+        config: How long: its epochs take the place of those of `settings`, and the warm start counts among them.
+        seed: Of all that is drawn.
+    """
+
+    questions: Sequence[FrontierQuestion]
+    held_out: Sequence[HeldOutField]
+    recipe: Routed
+    settings: FrontierTraining
+    config: TrainConfig
+    seed: int
+
+    def start(
+        self, worker: int = 0, workers: int = 1, all_reduce: AllReduce | None = None, device: str = "cpu"
+    ) -> TrainingRun:
+        """Return the training at its beginning; for the arguments see `FrontierTrainer`.
+
+        Raises:
+            ValueError: There is no question to learn from.
+        """
+        trainer = FrontierTrainer(self.questions, self.settings, self.seed, worker, workers, all_reduce, device)
+
+        def validate() -> float:
+            weights = trainer.weights()
+            own = sum(one.recall(weights, self.recipe) for one in self.held_out[worker::workers])
+            [mean] = trainer.mean_over_workers([own])
+            return mean * workers / len(self.held_out)
+
+        return TrainingRun(trainer, validate if self.held_out else None, self.config)

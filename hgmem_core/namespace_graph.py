@@ -142,8 +142,15 @@ class NamespaceGraph:
 
     def best_turn_of_fact(self, as_of_us: int | None) -> tuple[Ints, Ints]:
         """Return the facts that stand and have a source, and the row of each one's best source turn."""
-        facts = np.flatnonzero(self.stands(as_of_us))
+        return self._best_turns_now if as_of_us is None else self._best_turns(self.stands(as_of_us))
+
+    @cached_property
+    def _best_turns_now(self) -> tuple[Ints, Ints]:
+        return self._best_turns(self._never_superseded)
+
+    def _best_turns(self, stands: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
         lists = self.turns_of_fact
+        facts = np.flatnonzero(stands)
         return facts, lists.values[lists.offsets[facts]]
 
     def stands(self, as_of_us: int | None) -> npt.NDArray[np.bool_]:

@@ -149,7 +149,7 @@ class HageTrainer:
         self._questions = pad_questions(asked, graphs, device)
         self._seed, self._worker, self._workers, self._all_reduce = seed, worker, workers, all_reduce
         self._device = device
-        generator = torch.Generator().manual_seed(_seed_of(seed, 0, 0))
+        generator = torch.Generator().manual_seed(seed_of(seed, 0, 0))
         sizes = self._questions.vectors.shape[1], self._graphs.features.shape[1]
         self.router = QueryRouter(*sizes, generator).to(device)
         self.router.requires_grad_(settings.trains != "features")
@@ -188,7 +188,7 @@ class HageTrainer:
             Means over this worker's walks: `loss` (of the policy), `return` (discounted), `success`.
         """
         numbers = self._next_batch()
-        generator = torch.Generator(self._device).manual_seed(_seed_of(self._seed, 1 + self.steps, self._worker))
+        generator = torch.Generator(self._device).manual_seed(seed_of(self._seed, 1 + self.steps, self._worker))
         own = numbers[self._worker :: self._workers]
         # One start for all walks of a question: what they earn is compared.
         chosen = torch.rand(len(own), generator=generator, device=self._device) * self._questions.n_starts[own]
@@ -288,6 +288,6 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _seed_of(*numbers: int) -> int:
+def seed_of(*numbers: int) -> int:
     """Return a seed that depends on all the numbers; seeds of different numbers are unrelated."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -78,7 +78,7 @@ def field_of(
         graph.fact_vectors,
         turns,
         all_odds(len(index), rows, odds),
-        graph.cosines("fact", finite_vector(query, "routed"), 0.0),
+        finite_vector(query, "routed"),
         np.array(analysis.intent, np.float32),
     )
 

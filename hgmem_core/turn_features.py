@@ -25,6 +25,8 @@ TURN_FEATURES_REVISION = 1
 
 NEAREST = 10
 """The best turns by the leading list, to which others are compared."""
+RANKED = 1_000
+"""Turns of a list that are fused with those of others."""
 _CROWD = 30
 """The best turns by the leading list, which are counted by session and episode."""
 _DAY_US = 86_400_000_000
@@ -112,12 +114,12 @@ def choose_candidates(
 ) -> tuple[Rows, Floats]:
     """Return the `size` best turns by reciprocal rank fusion of a layout's pool, best first, and all fused scores.
 
-    Ranks count over all turns that pass, equal scores in the order of their ids.
+    Ranks count to `RANKED` over the turns that pass, equal scores in the order of their ids.
     """
     rows = np.arange(len(index)) if passes is None else np.flatnonzero(passes)
     fused = np.zeros(len(index))
     for name in layout.pool:
-        order = best_rows(lists[name], rows, len(rows), index.id_order)
+        order = best_rows(lists[name], rows, RANKED, index.id_order)
         fused[order] += 1 / (RRF_K + 1 + np.arange(len(order)))
     scores = fused.astype(np.float32)
     return best_rows(scores, rows, size, index.id_order), scores

@@ -19,20 +19,19 @@ from hgmem_core.boosting import BoostingSettings
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from hgmem_core.evaluation import question_scores
-from hgmem_core.frontier_training import FrontierTraining
 from hgmem_core.hage_training import WalkTraining
 from hgmem_core.ids import content_id
 from hgmem_core.recipes import RECIPES, LearnedFlat, Routed
-from hgmem_core.relations import PAPER
 from hgmem_core.tasks.task import Questions, Task, TaskError
-from hgmem_core.trained import Trained, TrainedModelError, trained_of
+from hgmem_core.trained import Trained, TrainedModelError
+from hgmem_core.training_run import Arrays
 from pipelines.encoders import tuned_vectors
 from pipelines.evaluation import ask
 from pipelines.model_store import check_place, save_model
 from pipelines.progress import Progress, Silent
 from pipelines.retriever import Retriever
 from pipelines.store import file_sha256
-from pipelines.training import Example, Trainer, examples_of, started
+from pipelines.training import Example, Learning, Trainer, examples_of, schedule_of, started
 from pipelines.training_curves import write_curves
 from pipelines.versions import Version
 
@@ -149,7 +148,8 @@ def train_model(
     trainer = Trainer(config.run.train)
     measured = partial(_measured, retriever, _questions_of(task.questions, split.validation), task.metrics)
     data = data_digests(task)
-    schedule = config.run.train.model_dump(exclude={"checkpoint_epochs", "retries"})
+    train = schedule_of(recipe, config.run.train)
+    schedule = train.model_dump(exclude={"checkpoint_epochs", "retries"})
     key = content_id(version.id, json.dumps([data, split.about, name, seed, schedule]), __version__)
     unfinished = folder / UNFINISHED / key
     began = time.perf_counter()
@@ -160,23 +160,14 @@ def train_model(
         curve = trainer.tree_curve(recipe, ranker, split.validation)
         progress.advance("train", BoostingSettings().trees)
         trained, settings, before = ranker, asdict(BoostingSettings()), measured(UNTRAINED, {})
-    elif isinstance(recipe, Routed):
-        growth = FrontierTraining()
-        progress.start("train", growth.warm_epochs + growth.epochs)
-        curve = []
-
-        def watch(row: dict[str, float]) -> None:
-            curve.append(row)
-            progress.advance("train", 1)
-
-        trained = trainer.grow_frontier(recipe, split.training, seed, watch)
-        settings, before = {"trees": asdict(BoostingSettings()), **asdict(growth)}, measured(UNTRAINED, {})
     else:
-        walks = trainer.walk_training(recipe, split.training, split.validation, seed)
-        untrained = started(walks).weights()
-        trained, curve = _walked(walks, unfinished, config, progress)
-        before = measured(name, {name: trained_of(recipe, untrained, PAPER)})
-        settings = {**asdict(walks.settings), **schedule}
+        learning = trainer.learning(recipe, split.training, split.validation, seed)
+        untrained = trainer.model(recipe, split.training, seed, started(learning).weights())
+        arrays, curve = _in_epochs(learning, unfinished, config, progress)
+        trained, before = trainer.model(recipe, split.training, seed, arrays), measured(name, {name: untrained})
+        settings = {**asdict(learning.settings), **schedule}
+        if isinstance(recipe, Routed):
+            settings["trees"] = asdict(BoostingSettings())
     seconds = round(time.perf_counter() - began, 2)
     metrics = {"questions": len(split.validation), "before": before, "after": measured(name, {name: trained})}
     about = {"task": task.name, "seed": seed}
@@ -201,21 +192,27 @@ def train_model(
     return Made(made, metrics, seconds)
 
 
-def _walked(
-    walks: WalkTraining, unfinished: Path, config: Config, progress: Progress
-) -> tuple[Trained, list[dict[str, float]]]:
+def _in_epochs(
+    learning: Learning, unfinished: Path, config: Config, progress: Progress
+) -> tuple[Arrays, list[dict[str, float]]]:
+    """Train on Ray; return what was learned, and the curve."""
     # Imported here because trees need not wait for Ray.
     from pipelines.ray_training import train_on_ray
 
-    done = train_on_ray(walks, unfinished, config.run, progress)
-    epochs = [row for row in done.curve if "return" in row]
+    done = train_on_ray(learning, unfinished, config.run.model_copy(update={"train": learning.config}), progress)
+    if isinstance(learning, WalkTraining):
+        _check_walks(learning, done.curve)
+    return done.weights, done.curve
+
+
+def _check_walks(walks: WalkTraining, curve: Sequence[Mapping[str, float]]) -> None:
+    epochs = [row for row in curve if "return" in row]
     if len(epochs) > 1 and len({row["return"] for row in epochs}) == 1:
         raise TrainedModelError(
             f"recipe {walks.recipe.name!r}: every walk of {len(epochs)} epochs earned the same, so that none could be "
             f"preferred: no relation leads within {walks.settings.rules.hops} steps from where walks begin to evidence "
             "that lies elsewhere; train on other questions"
         )
-    return trained_of(walks.recipe, done.weights, PAPER), done.curve
 
 
 def _measured(

@@ -5,7 +5,7 @@ its own namespace and no other.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy.typing as npt
 from hgmem_core.boosting import BoostingSettings, fit_forest
 from hgmem_core.config import TrainConfig
 from hgmem_core.frontier import FrontierWeights
-from hgmem_core.frontier_training import FrontierQuestion, FrontierTraining, train_frontier
+from hgmem_core.frontier_policy import FrontierGraph, FrontierQuestion, FrontierTraining
+from hgmem_core.frontier_training import HeldOutField, RoutedTraining
 from hgmem_core.hage_training import HeldOutQuestion, WalkTraining
 from hgmem_core.ids import content_id
 from hgmem_core.learned_flat import TurnRanker, find_candidates
@@ -28,7 +29,7 @@ from hgmem_core.relations import PAPER
 from hgmem_core.routed import RoutedWeights, field_of
 from hgmem_core.tasks.task import Questions, TaskError
 from hgmem_core.trained import Trained, TrainedModelError, trained_of
-from hgmem_core.training_run import VALIDATED, TrainingRun
+from hgmem_core.training_run import VALIDATED, Arrays, TrainingRun
 from hgmem_core.walks import TrainingGraph, TrainingQuestion
 from pipelines.retriever import Retriever
 
@@ -105,8 +106,32 @@ def examples_of(retriever: Retriever, questions: Questions, groups: Set[str]) ->
 
 
 def stops_early(recipe: AnyRecipe) -> bool:
-    """Tell whether the training of a recipe is stopped by questions that are held back; trees are grown to the end."""
+    """Tell whether questions are held back to stop a training where that leaves fewer to learn from.
+
+    Trees are grown to the end. A frontier can be stopped, but its few epochs are not worth a fifth of the questions.
+    """
     return isinstance(recipe, Hage)
+
+
+def unless_set(train: TrainConfig, **values: int) -> TrainConfig:
+    """Return a configuration that has these values where nobody set another; its own defaults are for walks."""
+    return train.model_copy(
+        update={name: value for name, value in values.items() if name not in train.model_fields_set}
+    )
+
+
+def schedule_of(recipe: AnyRecipe, train: TrainConfig) -> TrainConfig:
+    """Return how long a recipe is trained that learns in epochs."""
+    if not isinstance(recipe, Routed):
+        return train
+    settings = FrontierTraining()
+    # Epochs are few: each is looked at, none is done twice, and the warm start alone does not end a training.
+    patience = settings.warm_epochs
+    return unless_set(train, epochs=settings.epochs, validate_epochs=1, patience=patience, checkpoint_epochs=1)
+
+
+Learning = WalkTraining | RoutedTraining
+"""Everything that a training in epochs takes."""
 
 
 class Trainer:
@@ -135,14 +160,42 @@ class Trainer:
         """
         if isinstance(recipe, LearnedFlat):
             return self._trees(recipe, training, seed)
-        if isinstance(recipe, Routed):
-            return self.grow_frontier(recipe, training, seed)
-        walks = self.walk_training(recipe, training, validation, seed)
         with one_thread():
-            run = started(walks)
+            run = started(self.learning(recipe, training, validation, seed))
             while not run.is_over:
                 run.next_epoch()
-        return trained_of(recipe, run.weights(), PAPER)
+        return self.model(recipe, training, seed, run.weights())
+
+    def learning(
+        self, recipe: AnyRecipe, training: Sequence[Example], validation: Sequence[Example], seed: int
+    ) -> Learning:
+        """Return everything that a training takes that goes in epochs; for the arguments see `train`.
+
+        Raises:
+            TrainedModelError: The recipe is not trained in epochs, or the examples hold nothing to learn from.
+        """
+        if isinstance(recipe, Routed):
+            return self.frontier_training(recipe, training, validation, seed)
+        return self.walk_training(recipe, training, validation, seed)
+
+    def model(self, recipe: AnyRecipe, training: Sequence[Example], seed: int, arrays: Arrays) -> Trained:
+        """Return the model of a recipe that was trained in epochs.
+
+        Args:
+            recipe: Was trained.
+            training: The examples that it learned from.
+            seed: Of all that was drawn.
+            arrays: What was learned in epochs.
+
+        Raises:
+            TrainedModelError: They are not what the recipe learns.
+        """
+        if not isinstance(recipe, Routed):
+            return trained_of(recipe, arrays, PAPER)
+        try:
+            return RoutedWeights(self._trees(recipe.flat, training, seed), FrontierWeights.from_dict(arrays))
+        except ValueError as error:
+            raise TrainedModelError(f"recipe {recipe.name!r}: {error}") from error
 
     def grow_trees(self, recipe: LearnedFlat, training: Sequence[Example], seed: int) -> TurnRanker:
         """Train trees that tell evidence from the other candidates.
@@ -157,22 +210,19 @@ class Trainer:
         except ValueError as error:
             raise TrainedModelError(f"recipe {recipe.name!r}: {error}") from error
 
-    def grow_frontier(
-        self,
-        recipe: Routed,
-        training: Sequence[Example],
-        seed: int,
-        watch: Callable[[dict[str, float]], None] = lambda _: None,
-    ) -> RoutedWeights:
-        """Train trees, and a frontier on the odds of trees that never saw the namespace of the question.
+    def frontier_training(
+        self, recipe: Routed, training: Sequence[Example], validation: Sequence[Example], seed: int
+    ) -> RoutedTraining:
+        """Return everything that a training of a frontier takes; odds are those of trees that never saw the question.
 
-        With one namespace alone, the trees that judge a question saw only those of the other half.
+        Of a question to learn from they never saw the namespace; with one namespace alone, they saw only the questions
+        of the other half. Those that judge what is held back saw all that is not.
 
         Args:
             recipe: Which trees, and how far the frontier grows.
             training: To learn from.
+            validation: Held back.
             seed: Of all that is drawn.
-            watch: Given after each epoch its number and what `train_frontier` tells of it.
 
         Raises:
             TrainedModelError: The examples hold nothing to learn from.
@@ -180,28 +230,31 @@ class Trainer:
         parts = [example.namespace for example in _asked(recipe, training)]
         if len(set(parts)) == 1:
             parts = [str(int(content_id(example.query_id), 16) % 2) for example in training]
+        graphs: dict[str, FrontierGraph] = {}
         questions = []
         for part in sorted(set(parts)):
             others = [example for example, own in zip(training, parts, strict=True) if own != part]
             ranker = self._trees(recipe.flat, others, seed)
-            for example, own in zip(training, parts, strict=True):
-                if own == part:
-                    found = self._found(recipe.flat, example)
-                    odds = ranker.forest.scores(found.features)
-                    field = field_of(example.index, example.query, example.analysis, found.rows, odds)
-                    questions.append(FrontierQuestion(field, example.evidence))
+            asked = [example for example, own in zip(training, parts, strict=True) if own == part]
+            questions += [self._question(recipe, example, ranker, graphs) for example in asked]
+        held_out = []
+        if validation:
+            ranker = self._trees(recipe.flat, training, seed)
+            for example in validation:
+                question = self._question(recipe, example, ranker, graphs)
+                held_out.append(HeldOutField(question, self._found(recipe.flat, example).rows, example.index.id_order))
+        return RoutedTraining(questions, held_out, recipe, FrontierTraining(), schedule_of(recipe, self._config), seed)
 
-        def on_epoch(epoch: int, means: Mapping[str, float], _: FrontierWeights) -> bool:
-            watch({"epoch": epoch, **means})
-            return True
-
-        try:
-            with one_thread():
-                dimension = len(_vector(training[0]))
-                frontier = train_frontier(questions, dimension, FrontierTraining(), seed, on_epoch)
-        except ValueError as error:
-            raise TrainedModelError(f"recipe {recipe.name!r}: {error}") from error
-        return RoutedWeights(self._trees(recipe.flat, training, seed), frontier)
+    def _question(
+        self, recipe: Routed, example: Example, ranker: TurnRanker, graphs: dict[str, FrontierGraph]
+    ) -> FrontierQuestion:
+        """Return a question with the odds of trees; its namespace's graph is made once for all questions."""
+        found = self._found(recipe.flat, example)
+        odds = ranker.forest.scores(found.features)
+        field = field_of(example.index, example.query, example.analysis, found.rows, odds)
+        if example.namespace not in graphs:
+            graphs[example.namespace] = FrontierGraph.of(field)
+        return FrontierQuestion(graphs[example.namespace], field.odds, field.question, field.intent, example.evidence)
 
     def _trees(self, recipe: LearnedFlat, training: Sequence[Example], seed: int) -> TurnRanker:
         """Grow trees, once for the same questions: leaving out one namespace and then another is leaving out both."""
@@ -317,13 +370,13 @@ def _held_out(example: Example) -> HeldOutQuestion:
     return HeldOutQuestion.of(example.index, _vector(example), example.numbers, example.analysis, example.evidence)
 
 
-def started(walks: WalkTraining) -> TrainingRun:
+def started(learning: Learning) -> TrainingRun:
     """Return a training at its beginning, in this process.
 
     Raises:
         TrainedModelError: The examples hold nothing to learn from.
     """
     try:
-        return walks.start()
+        return learning.start()
     except ValueError as error:
-        raise TrainedModelError(f"recipe {walks.recipe.name!r}: {error}") from error
+        raise TrainedModelError(f"recipe {learning.recipe.name!r}: {error}") from error

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hgmem_core import __version__
-from hgmem_core.config import Config, TrainConfig
+from hgmem_core.config import Config
 from hgmem_core.embeddings import context_texts
 from hgmem_core.encoding import Encoder
 from hgmem_core.heads import FOUND_WITHIN, HeadExamples, Heads, HeadTraining, first_heads, fit_heads
@@ -29,7 +29,7 @@ from pipelines.minilm import IDENTITY, minilm_folder
 from pipelines.model_training import UNFINISHED, Made, Split, data_digests, remove_unfinished, split_examples
 from pipelines.progress import Progress
 from pipelines.retriever import Retriever
-from pipelines.training import Example, examples_of
+from pipelines.training import Example, examples_of, unless_set
 from pipelines.tuned_encoder import save_tuned
 from pipelines.tuned_files import read_tuned
 from pipelines.tuned_heads import save_heads
@@ -92,7 +92,7 @@ def train_encoder(
     split = _split(task, version, encoder, validation)
     settings = EncoderTuning()
     # An epoch takes minutes: each is looked at, and none is done twice.
-    train = _unless_set(config.run.train, epochs=settings.epochs, validate_epochs=1, checkpoint_epochs=1)
+    train = unless_set(config.run.train, epochs=settings.epochs, validate_epochs=1, checkpoint_epochs=1)
     examples = to_tune_on(split.training)
     training = EncoderTraining(base, examples, _held_out(split.validation), settings, train, seed)
     data = {**data_digests(task), "examples": examples_digest(examples)}
@@ -141,7 +141,7 @@ def train_heads(
     """
     check_folder(folder)
     split = _split(task, version, encoder, validation)
-    train = _unless_set(config.run.train, epochs=HeadTraining().epochs, patience=HeadTraining().patience)
+    train = unless_set(config.run.train, epochs=HeadTraining().epochs, patience=HeadTraining().patience)
     settings = replace(HeadTraining(), epochs=train.epochs, patience=train.patience)
     held_out = to_turn(split.validation)
     curve: list[dict[str, float]] = []
@@ -180,13 +180,6 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def _unless_set(train: TrainConfig, **values: int) -> TrainConfig:
-    """Return a configuration that has these values where nobody set another; its own defaults are for walks."""
-    return train.model_copy(
-        update={name: value for name, value in values.items() if name not in train.model_fields_set}
-    )
-
-
 def _split(task: Task, version: Version, encoder: Encoder, validation: str | None) -> Split:
     examples = examples_of(Retriever(version, encoder), task.questions, task.groups[task.learned_from])
     return split_examples(examples, validation)
@@ -201,6 +194,7 @@ def _by_namespace(examples: Sequence[Example]) -> Iterator[tuple[NamespaceIndex,
 
 
 def to_tune_on(examples: Sequence[Example]) -> list[TuningExample]:
+    """Return what an encoder is tuned on: a question with each turn of its evidence."""
     found = []
     for index, own in _by_namespace(examples):
         texts = context_texts(index.nodes)
@@ -217,6 +211,7 @@ def _held_out(examples: Sequence[Example]) -> list[HeldOutTurns]:
 
 
 def to_turn(examples: Sequence[Example]) -> list[HeadExamples]:
+    """Return what heads are trained on, by namespace."""
     return [
         HeadExamples(
             np.stack([index.turn_vector(row) for row in range(len(index))]),

@@ -8,7 +8,9 @@ import hgmem_core
 
 HEAVY = ("ray", "torch", "faiss", "vllm", "onnxruntime", "transformers")
 
-OWNERS = ("__init__", "dense", "frontier_training", "hage_training", "reinforce", "router", "walks")
+OWNERS = (
+    "__init__", "dense", "frontier_policy", "frontier_training", "hage_training", "reinforce", "router", "walks",
+)  # fmt: skip
 """Modules that load one, and the package itself."""
 
 

@@ -65,10 +65,21 @@ def test_a_trained_model_is_evaluated_and_asked(tmp_path, data, capsys):
     assert (hit["speaker"], hit["text"]) == ("Ana", "It was my new violin again, all day.")
 
 
-def test_a_frontier_is_trained_with_its_curve_and_asked(tmp_path, data):
-    models = trained(data, "routed")
+@pytest.mark.ray
+@pytest.mark.usefixtures("local_ray")
+def test_a_frontier_trained_on_ray_is_that_of_one_process_and_is_asked(tmp_path, data):
+    models = trained(data, "routed", "--seed", "3")
+    small = Small(tmp_path, "c1", "c2", "c3")
+    training, validation = (
+        [example for example in small.examples if (example.namespace == "locomo/c3") == held] for held in (False, True)
+    )
+    expected = Trainer(small.config.run.train).train(RECIPES["routed"], training, validation, 3).as_dict()
+    stored = open_models(models, small.encoder.identity.as_dict())["routed"].trained.as_dict()
+    assert all(np.array_equal(stored[name], array) for name, array in expected.items())
     curve = json.loads((models / "routed" / "curves.json").read_text())["rows"]
-    assert [row["epoch"] for row in curve] == list(range(1, 10))
+    assert [row["epoch"] for row in curve] == list(range(len(curve)))
+    assert 7 < len(curve) <= 10
+    assert all("recall@10" in row for row in curve)
     assert (models / "routed" / "curves.png").stat().st_size > 1_000
     out = tmp_path / "r.json"
     arguments = ["locomo", "--data", str(data), "--recipes", "routed", "--out", str(out), *STATIC]

@@ -113,7 +113,7 @@ def test_trees_are_kept_with_what_they_were_grown_from(small, tmp_path):
 
 def test_metrics_are_those_of_an_evaluation_of_what_was_held_back(small, tmp_path, without_ray):
     within = replace(small.task, questions=small.task.questions.within({"locomo/c2"}))
-    for name, before in (("learned-flat", "hybrid-window"), ("hage", "hage")):
+    for name, before in (("learned-flat", "hybrid-window"), ("routed", "routed"), ("hage", "hage")):
         made = trained(small, name, tmp_path, "locomo/c2")
         models = {key: model.trained for key, model in open_models(tmp_path, small.encoder.identity.as_dict()).items()}
         result = evaluate_task(
@@ -143,16 +143,32 @@ def test_walks_are_kept_and_their_checkpoints_are_not(small, tmp_path, without_r
     assert not (tmp_path / UNFINISHED).exists()
 
 
+def test_a_frontier_is_kept_at_its_best_epoch_and_its_checkpoints_are_not(small, tmp_path, without_ray):
+    made = trained(small, "routed", tmp_path)
+    stored = open_models(tmp_path, small.encoder.identity.as_dict())["routed"]
+    settings = {"epochs": 4, "validate_epochs": 2, "patience": 6, "warm_epochs": 6, "batch": 16}
+    assert settings.items() <= stored.manifest["settings"].items()
+    assert stored.manifest["settings"]["trees"]["trees"] == 200
+    rows = json.loads((made.folder / "curves.json").read_text())["rows"]
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4]
+    assert rows[0]["recall@10"] == pytest.approx(made.metrics["before"]["recall@10"])
+    best = max(row["recall@10"] for row in rows[1:] if "recall@10" in row)
+    assert made.metrics["after"]["recall@10"] == pytest.approx(best)
+    assert len(without_ray) == 1
+    assert not (tmp_path / UNFINISHED).exists()
+
+
 def test_a_run_has_the_folder_of_the_one_that_it_goes_on_with_and_of_no_other(small, tmp_path, without_ray):
     trained(small, "hage", tmp_path)
     trained(small, "hage", tmp_path)
     trained(small, "hage", tmp_path, seed=1)
     trained(small, "hage", tmp_path, "locomo/c2")
     trained(small, "hage:trainable-edges", tmp_path)
+    trained(small, "routed", tmp_path)
     first, same, *others = without_ray
     assert first == same
     assert first.parent == tmp_path / UNFINISHED
-    assert len({first, *others}) == 4
+    assert len({first, *others}) == 5
 
 
 def test_a_folder_of_other_models_is_refused_before_training(small, tmp_path, without_ray):

@@ -4,13 +4,14 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hgmem_core.config import ConfigError, RunConfig, parse_config
+from hgmem_core.frontier_training import RoutedTraining
 from hgmem_core.hage_training import HeldOutQuestion, WalkTraining
 from hgmem_core.namespace_index import TieOrder
 from hgmem_core.recipes import RECIPES
@@ -21,6 +22,7 @@ from pipelines.progress import Silent
 from pipelines.ray_training import read_state, train_on_ray, write_state
 from tests.core.event_graphs import one_thread as one_thread  # a fixture
 from tests.core.event_graphs import random_graph, random_question
+from tests.core.frontier_fields import QUICK, held_out, teaching
 
 EPOCHS = 7
 DIES_AFTER = 3
@@ -33,15 +35,15 @@ class Training:
     It waits for Ray to know of the checkpoint after the second.
     """
 
-    walks: WalkTraining
+    learning: WalkTraining | RoutedTraining
     lives: Path
     folder: Path
 
     def start(self, worker=0, workers=1, all_reduce=None, device="cpu"):
-        run = self.walks.start(worker, workers, all_reduce, device)
+        run = self.learning.start(worker, workers, all_reduce, device)
         next_epoch = run.next_epoch
 
-        def mortal():
+        def next_epoch_or_die():
             if run.epochs == DIES_AFTER and worker == workers - 1:
                 for life in self.lives.iterdir():
                     while not list(self.folder.glob("*.json")):
@@ -50,31 +52,44 @@ class Training:
                     os.kill(os.getpid(), signal.SIGKILL)
             return next_epoch()
 
-        run.next_epoch = mortal
+        run.next_epoch = next_epoch_or_die
         return run
 
 
-def training(folder, lives):
+def mortal(folder, learning, lives):
+    """The training in a folder of its own, in which the last worker dies so many times."""
+    (folder / "lives").mkdir()
+    for life in range(lives):
+        (folder / "lives" / str(life)).touch()
+    return Training(learning, folder / "lives", folder / "unfinished" / "run")
+
+
+def schedule():
+    return RunConfig().train.model_copy(update={"epochs": EPOCHS, "validate_epochs": 2})
+
+
+def walks():
     rng = np.random.default_rng(0)
     graphs = [random_graph(rng, 12, 6) for _ in range(2)]
-    held_out = []
+    asked = []
     for number in range(5):
         graph, question = graphs[number % 2], random_question(rng, 0, graphs[number % 2])
         cosines = graph.vectors @ question.vector
         ties, anchors = TieOrder.of(np.arange(12)), np.argsort(-cosines)[:1]
-        held_out.append(
+        asked.append(
             HeldOutQuestion(
                 graph.relations, ties, question.vector, cosines, question.intent, anchors, np.unique(question.targets)
             )
         )
     questions = [random_question(rng, number % 2, graphs[number % 2]) for number in range(9)]
-    config = RunConfig().train.model_copy(update={"epochs": EPOCHS, "validate_epochs": 2})
     settings = HageTraining(batch=3, router_rate=1e-2)
-    walks = WalkTraining(graphs, questions, held_out, RECIPES["hage"], settings, config, 4)
-    (folder / "lives").mkdir()
-    for life in range(lives):
-        (folder / "lives" / str(life)).touch()
-    return Training(walks, folder / "lives", folder / "unfinished" / "run")
+    return WalkTraining(graphs, questions, asked, RECIPES["hage"], settings, schedule(), 4)
+
+
+def frontier():
+    """Its warm start is over when a worker dies."""
+    settings = replace(QUICK, warm_epochs=DIES_AFTER - 1, rate=5e-2)
+    return RoutedTraining(teaching(17), held_out(teaching(5, 9)), RECIPES["routed"], settings, schedule(), 4)
 
 
 def config(workers, retries):
@@ -90,7 +105,7 @@ class Notes(Silent):
         self.said.append(text)
 
 
-def in_threads(walks, workers):
+def in_threads(learning, workers):
     """What workers come to that average in the memory of one process."""
     barrier, given, runs = threading.Barrier(workers), {}, {}
 
@@ -102,7 +117,7 @@ def in_threads(walks, workers):
                 tensor.copy_(sum(own[place] for own in given.values()) / workers)
             barrier.wait(60)
 
-        run = walks.start(worker, workers, average)
+        run = learning.start(worker, workers, average)
         while not run.is_over:
             run.next_epoch()
         runs[worker] = run
@@ -119,27 +134,40 @@ def in_threads(walks, workers):
 @pytest.mark.usefixtures("local_ray")
 def test_lost_workers_and_a_lost_run_change_nothing(tmp_path):
     """The second worker is killed twice; one loss is allowed, so that the run fails, and is started once more."""
-    mortal, notes = training(tmp_path, 2), Notes()
-    message = rf"with run.train.retries=1 \(.+\).*kept in {mortal.folder}: run this again to go on"
+    training, notes = mortal(tmp_path, walks(), 2), Notes()
+    message = rf"with run.train.retries=1 \(.+\).*kept in {training.folder}: run this again to go on"
     with pytest.raises(ClusterError, match=message):
-        train_on_ray(mortal, mortal.folder, config(2, 1), notes)
+        train_on_ray(training, training.folder, config(2, 1), notes)
     assert notes.said == [f"a worker was lost: training goes on from epoch {DIES_AFTER}"]
     notes = Notes()
-    done = train_on_ray(mortal, mortal.folder, config(2, 0), notes)
+    done = train_on_ray(training, training.folder, config(2, 0), notes)
     assert notes.said == [f"an earlier run ended before it was over: training goes on from epoch {DIES_AFTER}"]
-    expected = in_threads(mortal.walks, 2)
+    assert_same(done, in_threads(training.learning, 2))
+    with pytest.raises(PreflightError, match=r"run.train.workers=3 takes a CPU each; the cluster has room for 2"):
+        train_on_ray(training, training.folder, config(3, 0), notes)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("local_ray")
+def test_a_frontier_goes_on_where_a_worker_was_lost(tmp_path):
+    training, notes = mortal(tmp_path, frontier(), 1), Notes()
+    done = train_on_ray(training, training.folder, config(2, 1), notes)
+    assert notes.said == [f"a worker was lost: training goes on from epoch {DIES_AFTER}"]
+    assert_same(done, in_threads(training.learning, 2))
+    assert "earned" in done.curve[-1]
+
+
+def assert_same(done, expected):
     assert done.curve == expected.curve
     assert done.curve[-1]["epoch"] == EPOCHS
     assert done.weights.keys() == expected.weights().keys()
     for name, array in expected.weights().items():
         assert np.array_equal(done.weights[name], array), name
-    with pytest.raises(PreflightError, match=r"run.train.workers=3 takes a CPU each; the cluster has room for 2"):
-        train_on_ray(mortal, mortal.folder, config(3, 0), notes)
 
 
-def test_a_state_is_read_as_it_was_written(tmp_path):
-    walks = training(tmp_path, 0).walks
-    run, again = walks.start(), walks.start()
+@pytest.mark.parametrize("learning", [walks, frontier])
+def test_a_state_is_read_as_it_was_written(tmp_path, learning):
+    run, again = learning().start(), learning().start()
     for epoch in range(3):
         folder = tmp_path / str(epoch)
         folder.mkdir()

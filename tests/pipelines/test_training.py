@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from hgmem_core.config import TrainConfig
-from hgmem_core.learned_flat import TurnRanker, find_candidates, learned_order
+from hgmem_core.learned_flat import TurnRanker, find_candidates, learned_odds, learned_order
 from hgmem_core.recipes import RECIPES
 from hgmem_core.relations import PAPER
 from hgmem_core.tasks.task import Questions, TaskError
 from hgmem_core.trained import TrainedModelError
-from pipelines.training import Trainer, examples_of
+from pipelines.training import Trainer, examples_of, schedule_of
 from tests.core.event_graphs import one_thread as one_thread  # a fixture
 from tests.pipelines.small_benchmark import SAID, TOPICS, Small
 
@@ -125,18 +125,21 @@ def test_walks_learn_on_the_graphs_of_training_alone(small):
         assert question.targets.tolist() == example.evidence.tolist()
 
 
-def test_the_weights_that_found_most_are_kept(small):
-    recipe, training, validation = RECIPES["hage"], within(small, "c1", "c2"), within(small, "c3")
-    trained = Trainer(QUICK).train(recipe, training, validation, 0).as_dict()
+@pytest.mark.parametrize("name", ["hage", "routed"])
+def test_the_weights_that_found_most_are_kept(small, name):
+    recipe, training, validation = RECIPES[name], within(small, "c1", "c2"), within(small, "c3")
+    trainer = Trainer(QUICK)
+    trained = trainer.train(recipe, training, validation, 0).as_dict()
     found = {}
     for epochs in (1, 2, 3):
-        run = Trainer(TrainConfig(epochs=epochs)).walk_training(recipe, training, validation, 0).start()
+        run = Trainer(TrainConfig(epochs=epochs)).learning(recipe, training, validation, 0).start()
         while not run.is_over:
             run.next_epoch()
-        found[epochs] = run.curve[-1]["recall@10"], run.weights()
+        model = trainer.model(recipe, training, 0, run.weights()).as_dict()
+        found[epochs] = run.curve[-1]["recall@10"], model
     best = max(found, key=lambda epochs: found[epochs][0])
     assert best < 3, "the last is the best here, which says nothing"
-    assert all(np.array_equal(trained[name], array) for name, array in found[best][1].items())
+    assert all(np.array_equal(trained[key], array) for key, array in found[best][1].items())
 
 
 def test_a_frontier_learns_on_odds_of_trees_that_saw_other_questions(small, monkeypatch):
@@ -150,18 +153,57 @@ def test_a_frontier_learns_on_odds_of_trees_that_saw_other_questions(small, monk
 
     monkeypatch.setattr(trainer, "grow_trees", grow_trees)
     both = within(small, "c1", "c2")
-    curve = []
-    model = trainer.grow_frontier(routed, both, 0, curve.append)
+    model = trainer.train(routed, both, [], 0)
     ids = {name: {example.query_id for example in within(small, name)} for name in ("c1", "c2")}
     assert seen == [ids["c2"], ids["c1"], ids["c1"] | ids["c2"]]
-    assert [row["epoch"] for row in curve] == list(range(1, 10))
     flat = grow(routed.flat, both, 0)
     assert all(np.array_equal(array, flat.as_dict()[name]) for name, array in model.flat.as_dict().items())
     seen.clear()
-    trainer.grow_frontier(routed, within(small, "c3"), 0)
-    first, second, every = seen
-    assert first | second == every
+    trainer.learning(routed, within(small, "c3"), [], 0)
+    first, second = seen
+    assert first | second == {example.query_id for example in within(small, "c3")}
     assert not first & second
+
+
+def flat_odds(example, ranker):
+    """The log odds of the candidates of flat search by trees."""
+    recipe = RECIPES["routed"].flat
+    found = find_candidates(example.index, example.query, example.analysis, example.numbers, recipe)
+    return found.rows, learned_odds(found, ranker)
+
+
+def test_questions_to_learn_from_share_a_graph_and_those_held_back_have_the_odds_of_all_trees(small):
+    trainer, routed = Trainer(QUICK), RECIPES["routed"]
+    training, validation = within(small, "c1", "c2"), within(small, "c3")
+    learning = trainer.learning(routed, training, validation, 0)
+    assert len({id(one.graph) for one in learning.questions}) == 2
+    assert len({id(one.question.graph) for one in learning.held_out}) == 1
+    others, every = (trainer.grow_trees(routed.flat, examples, 0) for examples in (within(small, "c2"), training))
+    asked = [(training[0], learning.questions[0], others)]
+    asked += [(example, one.question, every) for example, one in zip(validation, learning.held_out, strict=True)]
+    for example, question, ranker in asked:
+        rows, odds = flat_odds(example, ranker)
+        np.testing.assert_allclose(question.odds[rows], odds, rtol=1e-6)
+        assert question.evidence.tolist() == example.evidence.tolist()
+        facts = np.arange(len(question.graph.turns))
+        assert np.array_equal(question.graph.vectors, example.index.graph.fact_vectors(facts))
+    for example, one in zip(validation, learning.held_out, strict=True):
+        assert np.array_equal(one.candidates, flat_odds(example, every)[0])
+
+
+def test_a_frontier_has_epochs_of_its_own_unless_others_are_set(small):
+    routed, training = RECIPES["routed"], within(small, "c1", "c2")
+    learning = Trainer(TrainConfig()).learning(routed, training, [], 0)
+    with_all = Trainer(TrainConfig()).train(routed, training, [], 0).frontier
+    for epochs, same in ((9, True), (8, False)):
+        some = Trainer(TrainConfig(epochs=epochs, patience=1)).train(routed, training, [], 0).frontier
+        assert np.array_equal(some.first_weight, with_all.first_weight) == same
+    train = schedule_of(routed, TrainConfig(workers=3))
+    assert learning.config == train.model_copy(update={"workers": 1})
+    assert (train.epochs, train.validate_epochs, train.patience, train.checkpoint_epochs) == (9, 1, 6, 1)
+    chosen = TrainConfig(epochs=20, validate_epochs=10, patience=5, checkpoint_epochs=10)
+    assert schedule_of(routed, chosen) == chosen
+    assert schedule_of(RECIPES["hage"], TrainConfig()) == TrainConfig()
 
 
 def test_training_leaves_torch_as_many_threads_as_it_had(small):
