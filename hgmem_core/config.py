@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 Format = Literal["parquet", "jsonl", "csv", "openai", "locomo", "hotpotqa", "musique"]
+TrajectoryFormat = Literal["tau-bench", "intercode", "alfworld", "trajectories"]
+"""Of logs that hold runs of agents; the other formats hold messages."""
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
 EncoderName = Literal["minilm", "static", "sentence-transformers", "http", "vllm"]
 PACKAGED_ENCODERS: tuple[EncoderName, ...] = ("minilm", "static")
@@ -48,7 +50,7 @@ class ColumnsConfig(Section):
 class InputConfig(Section):
     """One log: its format, its files, whose memory it is, and how to read its columns and times."""
 
-    format: Format
+    format: Format | TrajectoryFormat
     paths: Annotated[list[str], Field(min_length=1)]
     namespace: str = ""
     """Template over the row's columns, such as `acme/{user}`; LoCoMo names its own namespaces."""
@@ -128,6 +130,8 @@ class ImportConfig(Section):
 
     max_turn_chars: Annotated[int, Field(ge=256, le=10_000_000)] = 32_768
     """A longer text becomes several turns, cut between paragraphs, sentences or words."""
+    max_step_chars: Annotated[int, Field(ge=256, le=10_000_000)] = 32_768
+    """Of a longer action or observation of an agent's run, only its two ends are kept."""
     max_reject_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.02
     """An import in which a larger share of the rows is rejected fails and keeps nothing."""
 
@@ -383,6 +387,8 @@ class RetrieveConfig(Section):
 
     recipe: str = "default"
     k: Annotated[int, Field(ge=1, le=1_000)] = 10
+    analysis: Literal["rules", "llm"] = "rules"
+    """Who says what a question asks for, to recipes that read it: rules, or the model of `llm` over them."""
     models: str = ""
     """The folder of trained models, for recipes that need one; see `python -m jobs.train`."""
     abstain_below: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0

@@ -114,15 +114,15 @@ Asking = Generator[list[Request], list[Reply], list[Settled[Answer]]]
 """Gives out requests, takes their replies in the same order, ends with what became of each question."""
 
 
-def ask(questions: Sequence[Question[Answer]]) -> Asking[Answer]:
-    """Ask questions until each is answered in full, at most three times.
+def ask(questions: Sequence[Question[Answer]], most_passes: int = MOST_PASSES) -> Asking[Answer]:
+    """Ask questions until each is answered in full, at most `most_passes` times.
 
     What is good of an answer is kept, whatever becomes of the rest. A request that the server refuses, such as one that
     is too long for it, is not sent again.
     """
     settled: list[Settled[Answer]] = [Settled() for _ in questions]
     troubles: dict[int, Trouble | None] = dict.fromkeys(range(len(questions)))
-    for attempt in range(1, MOST_PASSES + 1):
+    for attempt in range(1, most_passes + 1):
         if not troubles:
             break
         places = list(troubles)

@@ -88,7 +88,7 @@ class QueryAnalysis:
         time_side: On which side of the event.
         intent: How much it hangs on relations that are temporal, semantic, causal, by entity (the order of
             `relations.PAPER`); each above 0, their sum 1.
-        sub_queries: The question itself, then at most four shorter ones in it that are complete in themselves.
+        sub_queries: The question itself, then at most four in it that are complete in themselves.
         asks_when: Whether it asks for a time.
     """
 

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from hgmem_core.intent_llm import Intent
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex, TieOrder, words
 
@@ -27,12 +28,14 @@ class Query:
         terms: Its search terms.
         vector: Of unit length, float32 `[dimension]`, if the recipe needs one.
         tuned: The same by what made the version's tuned vectors.
+        told: What a model told of it, if one was asked.
     """
 
     text: str
     terms: tuple[str, ...]
     vector: Floats | None
     tuned: Floats | None = None
+    told: Intent | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,6 +252,11 @@ def needs_tuned(recipe: AnyRecipe) -> bool:
     return isinstance(flat, LearnedFlat) and flat.layout == "tuned"
 
 
+def needs_analysis(recipe: AnyRecipe) -> bool:
+    """Tell whether a recipe reads what the question asks for; see `hgmem_core.query_analysis`."""
+    return isinstance(recipe, LearnedFlat | Routed | Hage | Magma)
+
+
 def needs_vector(recipe: AnyRecipe) -> bool:
     """Tell whether a query needs a vector under a recipe."""
     return not isinstance(recipe, Recipe) or any(leg.kind == "dense" for leg in recipe.legs)

@@ -11,6 +11,7 @@ from hgmem_core.boosted import ForestError
 from hgmem_core.frontier import all_odds
 from hgmem_core.hage import HageWeights, find_anchors, hage_rank, magma_rank, period_of
 from hgmem_core.hypermem import Chosen, coarse_to_fine, scores_of_turns, turns_of
+from hgmem_core.intent_llm import merged_analysis
 from hgmem_core.learned_flat import TurnRanker, find_candidates, learned_order
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex
@@ -183,7 +184,8 @@ class _Asked:
 
     def analysis(self) -> QueryAnalysis:
         """Analyse the question; relative times in it count from `as_of`, without one from the end of the log."""
-        return analyse_query(self.query.text, self.index.speakers[0], self.filters.as_of, self.index.log_span)
+        rules = analyse_query(self.query.text, self.index.speakers[0], self.filters.as_of, self.index.log_span)
+        return rules if self.query.told is None else merged_analysis(rules, self.query.told)
 
 
 def _own_order(asked: _Asked, recipe: AnyRecipe, depth: int, explain: bool, trained: Trained | None) -> Ranking:

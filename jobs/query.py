@@ -12,6 +12,7 @@ from hgmem_core.config import PACKAGED_ENCODERS, ConfigError, EncoderConfig, Enc
 from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
 from jobs.terminal import add_config_arguments, console, load_config, override, run_job, write_json
+from pipelines.analysts import open_analyst
 from pipelines.encoders import open_encoder, tuned_vectors
 from pipelines.model_store import models_for
 from pipelines.rerankers import open_reranker
@@ -51,12 +52,13 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"--k: {k} is not between 1 and 1000")
     if arguments.context_tokens is not None and arguments.context_tokens < 1:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
+    analyst = open_analyst(config)
     version = open_version(Store.open(config.store.root), arguments.version)
     encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
     models = models_for(config.retrieve.models, version)
     tuned = tuned_vectors(config.encoder, encoder.identity)
     response = Retriever(
-        version, encoder, open_reranker(config.rerank), models, tuned, config.retrieve.abstain_below
+        version, encoder, open_reranker(config.rerank), models, tuned, config.retrieve.abstain_below, analyst
     ).search(
         arguments.namespace,
         arguments.question,
@@ -100,6 +102,8 @@ def _time(text: str) -> datetime:
 
 def show(response: Response, explain: bool) -> None:
     """Print hits for people."""
+    if response.intent_failure is not None:
+        console.print(f"[yellow]analysed by rules[/] {escape(response.intent_failure)}", highlight=False)
     if response.rerank_failure is not None:
         console.print(f"[yellow]not reranked[/] {escape(response.rerank_failure)}", highlight=False)
     if response.abstention is not None:

@@ -166,10 +166,17 @@ class HttpChat:
                 f"llm.context_tokens: {config.model} is served at {url} with {length} tokens of context, not "
                 f"{config.context_tokens}; lower llm.context_tokens, or serve it with a longer one"
             )
-        request = self_test_request(config)
+        return judge(self.try_out(self_test_request(config)), config, length)
+
+    def try_out(self, request: Request) -> Reply:
+        """Return the reply to one request, which is tried a few times only; see `HttpClient.try_out`.
+
+        Raises:
+            ModelError: The server or the model is of no use: one line that says why and what to change.
+        """
         answer = self._client.try_out("chat/completions", self._body(request), _read_completion)
         outcome = answer if isinstance(answer, Refused) else Answered(answer)
-        return judge(_reply(outcome, guessed_tokens(request.system + request.user)), config, length)
+        return _reply(outcome, guessed_tokens(request.system + request.user))
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC
 from types import MappingProxyType
 from typing import Any
 
@@ -14,10 +15,11 @@ from hgmem_core.context import MOST_STATEMENTS, Context, assemble, statements_of
 from hgmem_core.encoding import Encoder, encode_queries
 from hgmem_core.evidence import find_evidence
 from hgmem_core.ids import check_namespace
+from hgmem_core.intent_llm import Analyst, IntentError
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import IndexReader, NamespaceIndex
 from hgmem_core.ranking import EmptyReason, Query, Ranking
-from hgmem_core.recipes import AnyRecipe, find_recipe, model_name, needs_tuned, needs_vector
+from hgmem_core.recipes import AnyRecipe, find_recipe, model_name, needs_analysis, needs_tuned, needs_vector
 from hgmem_core.rerank import Reranking, Scorer
 from hgmem_core.search import Filters, Hit, hits_of, passing, rank_turns
 from hgmem_core.tokens import tokenizer
@@ -40,10 +42,13 @@ class Response:
         hits: Best first; empty with a `reason`.
         reason: Why there are no hits, else None.
         context: A text for a prompt with its citations, if one was asked for.
-        timings_ms: Milliseconds spent on encoding the query, on the search, on a reranker, and on `abstention`.
+        timings_ms: Milliseconds spent on encoding the query, on asking a model for its intent, on the search, on a
+            reranker, and on `abstention`.
         reranked: Whether a reranker had a say in the order.
         rerank_failure: Why it had none although there is one, else None; the order is the recipe's own then.
         abstention: How likely the memory holds the answer, and what speaks against it; None without a model that tells.
+        intent_failure: Why a model that was asked told nothing of the question, or a part only, else None; the rest is
+            the rules' own analysis then.
     """
 
     version: str
@@ -55,6 +60,7 @@ class Response:
     reranked: bool = False
     rerank_failure: str | None = None
     abstention: Abstention | None = None
+    intent_failure: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the response as JSON-ready values, times in ISO 8601."""
@@ -80,6 +86,7 @@ class Retriever:
         models: Mapping[str, Trained] = MappingProxyType({}),
         tuned: Tuned | None = None,
         abstain_below: float = 0.0,
+        analyst: Analyst | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -91,6 +98,7 @@ class Retriever:
             tuned: That made its tuned vectors; None for none, and then recipes that need it are refused.
             abstain_below: The probability that the memory holds the answer below which none should be given; 0 for
                 never.
+            analyst: Tells what a question asks for, to recipes that read it; None leaves that to the rules.
 
         Raises:
             TrainedModelError: None should be given sometimes, and there is no abstainer to tell when.
@@ -109,6 +117,7 @@ class Retriever:
                 f"python -m jobs.train --recipe {ABSTENTION}, and name its folder as retrieve.models"
             )
         self._tuned = tuned
+        self._analyst = analyst
         self._count_tokens = token_counter(encoder)
         self._tokenize = tokenizer(version.index.language)
         self._buckets: dict[int, IndexReader | None] = {}
@@ -253,24 +262,43 @@ class Retriever:
         vector = None if self._abstainer is None else self.encode([text])[0]
         query = self.analyse(text, found, vector)
         encoded = time.perf_counter()
+        passed = filters or Filters()
+        analyst = self._analyst if needs_analysis(found) and query.terms else None
+        failure = None
+        if analyst is not None:
+            query, failure = _told(analyst, namespace, index, query, passed)
+        told = time.perf_counter()
         wanted = k if context_tokens is None else max(k, MOST_STATEMENTS)
         watch = None if self._reranking is None else _Watched(self._reranking.scorer)
         reranker = replace(self._reranking, scorer=watch).of(index) if self._reranking and watch else None
         trained = self._model_of(found)
-        passed = filters or Filters()
         ranking = rank_turns(index, query, found, passed, wanted, reranker, explain, trained)
         hits = hits_of(index, ranking)[:k]
         context = None if context_tokens is None else self.context(index, ranking, found, context_tokens)
         ended = time.perf_counter()
         spent = 0.0 if watch is None else watch.seconds
-        timings = {"analyse": 1e3 * (encoded - began), "search": 1e3 * (ended - encoded - spent)}
+        timings = {"analyse": 1e3 * (encoded - began), "search": 1e3 * (ended - told - spent)}
+        if analyst is not None:
+            timings["intent"] = 1e3 * (told - encoded)
         if watch is not None:
             timings["rerank"] = 1e3 * spent
         judged = self._judged(index, query, passed, ranking)
         if judged is not None:
             timings["abstention"] = 1e3 * (time.perf_counter() - ended)
-        told = ranking.reranked, ranking.rerank_failure, judged
-        return Response(self.version.id, found.name, hits, ranking.reason, timings, context, *told)
+        said = ranking.reranked, ranking.rerank_failure, judged, failure
+        return Response(self.version.id, found.name, hits, ranking.reason, timings, context, *said)
+
+
+def _told(
+    analyst: Analyst, namespace: str, index: NamespaceIndex, query: Query, filters: Filters
+) -> tuple[Query, str | None]:
+    """Return a query with what an analyst told of it, and why that is not all, if so."""
+    now = filters.as_of or (index.log_span[1] if index.log_span else None)  # as for the rules
+    try:
+        told = analyst.intent(namespace, query.text, now.astimezone(UTC).date() if now else None)
+    except IntentError as error:
+        return query, str(error)
+    return replace(query, told=told), None if told.reason is None else f"in part: {told.reason}"
 
 
 class _Watched:

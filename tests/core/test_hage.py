@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgmem_core.hage import HageWeights, find_anchors, hage_rank, magma_rank, relation_scores, walk
+from hgmem_core.intent_llm import Intent
+from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.recipes import RECIPES, Hage, Magma, find_recipe
 from hgmem_core.reinforce import HageTrainer, HageTraining
 from hgmem_core.search import Filters, rank_turns
 from hgmem_core.turns import microseconds
 from hgmem_core.walks import greedily
+from tests.core import fixtures
 from tests.core.event_graphs import EVEN, random_graph, random_question, relations_of
 from tests.core.event_graphs import one_thread as one_thread  # a fixture
 from tests.core.fixtures import BEGAN, turns_of
@@ -226,6 +229,37 @@ def test_without_relations_or_without_a_vector_flat_search_remains(ana, name):
     if isinstance(RECIPES[name], Hage):
         ranked = hage_rank(ana.id_order, vector, cosines, relations_between(ana), weights, EVEN, none, RECIPES[name])
         assert ranked.tolist() == []
+
+
+@pytest.mark.parametrize("name", ["hage:scored-edges", "magma-static"])
+def test_a_models_intent_leads_where_the_rules_would_not(ana, monkeypatch, name):
+    recipe, one = RECIPES[name], query("Why tea in Lisbon?")
+    anchors, _ = asked(ana, one.text, relations_of(len(ana), []), recipe)
+    cosines = ana.cosines(one.vector)
+    later, cause = [row for row in anchors[recipe.starts :].tolist() if cosines[row] > 0.1][-2:]
+    leaving = {(int(anchors[0]), later): (1, 0, 0, 0), (int(anchors[0]), cause): (0, 0, 1, 0)}
+    monkeypatch.setattr(NamespaceIndex, "relations", lambda index, level: relations_of(len(index), leaving))
+
+    def first_visited(told):
+        return int(rank_turns(ana, replace(one, told=told), recipe, Filters(), 50).rows[recipe.starts])
+
+    temporal = Intent((1.0, 0.0, 0.0, 0.0), (), None, None, False, "ok", None)
+    assert first_visited(None) == first_visited(replace(temporal, weights=None)) == cause
+    assert first_visited(temporal) == later
+
+
+def test_the_days_that_a_model_tells_bring_their_turns_forward():
+    # A minute before each day is over.
+    texts = [fixtures.message("tea", 24 * 60 * day + 359, session=str(day)) for day in range(9)]
+    index = reader_of(turns_of(*texts)).open("acme/ana")
+    asked_about = (BEGAN + timedelta(days=6)).date()
+    told = Intent(None, (), asked_about, asked_about, False, "ok", None)
+    for name in ("hage:static", "magma-static"):
+        rows = [
+            rank_turns(index, replace(query("tea"), told=one), RECIPES[name], Filters(), 9).rows.tolist()
+            for one in (None, told)
+        ]
+        assert rows[0][0] != 6 and rows[1][0] == 6, name
 
 
 def test_weights_travel_as_arrays_and_are_checked():

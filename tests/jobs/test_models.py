@@ -8,7 +8,7 @@ from jobs import evaluate, query, rebuild
 from tests.jobs.test_evaluate import evaluated, small_locomo
 from tests.jobs.test_jobs import CONFIG, run
 from tests.pipelines.logs import rows, write_jsonl
-from tests.pipelines.scripted_server import ScriptedServer
+from tests.pipelines.scripted_server import Scripted, ScriptedServer
 
 
 @pytest.fixture
@@ -49,6 +49,23 @@ def test_a_query_is_reranked_or_says_why_not(job, config, server, tmp_path):
     assert code == 0
     assert "not reranked" in out
     assert "number" in out
+
+
+def test_a_question_is_analysed_by_a_model_or_says_why_not(job, config, server, tmp_path):
+    assert job(rebuild, config)[0] == 0
+    told = {"temporal": 1, "sub_queries": ["What was number 7?"], "time_from": "2024-03-02", "time_to": "2024-03-02"}
+    server.script = lambda body: Scripted(json.dumps(told))
+    asked = ["what about number", "--store", tmp_path / "store", "--namespace", "acme/ana", "--recipe", "hage:static"]
+    model = sets(retrieve__analysis="llm", llm__engine="http", llm__model="scripted", llm__http__url=server.url)
+    code, out, _ = job(query, *asked, *model, "--json")
+    response = json.loads(out)
+    assert (code, response["intent_failure"]) == (0, None)
+    assert response["hits"][0]["said_at"].startswith("2024-03-02")
+    server.script = lambda body: Scripted("No.")
+    code, out, _ = job(query, *asked, *model)
+    assert (code, "analysed by rules" in out, "number" in out) == (0, True, True)
+    code, _, error = job(query, *asked, *sets(retrieve__analysis="llm"))
+    assert code == 2 and "set llm.engine=http" in error
 
 
 def test_an_evaluation_is_reranked_and_tells_of_failures(server, tmp_path, monkeypatch):
