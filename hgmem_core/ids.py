@@ -89,6 +89,11 @@ def topic_id(oldest_episode: str) -> str:
     return content_id("topic", oldest_episode)
 
 
+def skill_id(namespace: str, polarity: str, name: str, text: str) -> str:
+    """Return the id of a skill by what it says and whether that is to be done or avoided."""
+    return content_id("skill", namespace, polarity, name, text)
+
+
 def bucket_of(namespace: str, buckets: int) -> int:
     """Return the bucket, 0 to `buckets` - 1, that holds everything of `namespace`."""
     digest = hashlib.blake2b(namespace.encode(), digest_size=8).digest()
@@ -179,6 +184,8 @@ def _column_spans(column: pa.ChunkedArray | pa.Array) -> list[Span]:
         bounds = np.arange(len(column) + 1) * column.type.list_size
         return [_scaled(item, bounds) for item in _column_spans(column.flatten())]
     nulls = _array_span(pc.is_null(column).to_numpy(zero_copy_only=False))
+    if pa.types.is_struct(column.type):
+        return [nulls, *(span for field in column.flatten() for span in _column_spans(field))]
     if pa.types.is_large_string(column.type):
         column = pc.fill_null(column, "")
         offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]

@@ -177,6 +177,19 @@ FEEDBACK = _table(
 )
 """A node that was shown for a task, and how the run went that it was shown to."""
 
+DECISION = _table(
+    "DECISION",
+    "cycle decision node_kind node_id other_id",
+    {"cycle": pa.int32(), "decision": STRING, "node_kind": STRING, "node_id": STRING, "other_id": STRING}
+    | {"reason": STRING, "shown": pa.int64(), "utility": pa.float64()},
+    {"into_id": STRING, "similarity": pa.float64(), "raw_similarity": pa.float64()},
+    "namespace cycle decision node_kind node_id other_id into_id reason shown utility similarity raw_similarity",
+)
+"""What a cycle of evolution decided of a node: `prune`, `merge` with another one, or `keep` though it was a candidate.
+
+`other_id` is the one that it is, or was to be, merged with, empty where there is none; a merge has a row for both, and
+`into_id` names the skill that they are now. Similarities are cosines: of propagated vectors, and of their own."""
+
 OUTCOME = _table(
     "OUTCOME",
     "stage row_id",

@@ -7,6 +7,7 @@ python -m jobs.benchmark scale --engine local --turns 10000,100000,1000000 --out
 python -m jobs.benchmark incremental --engine ray --turns 100000 --out incremental.json
 python -m jobs.benchmark http
 python -m jobs.benchmark walks
+python -m jobs.benchmark skills
 python -m jobs.benchmark plot scale.json incremental.json --out plots
 """
 
@@ -25,6 +26,7 @@ from pipelines.benchmark import benchmark_build, benchmark_search, machine, synt
 from pipelines.evaluation import open_task
 from pipelines.processes import ONE_THREAD, in_fresh_process
 from pipelines.scaling import benchmark_incremental, benchmark_scale
+from pipelines.skill_benchmark import benchmark_skills
 from pipelines.synthetic import SyntheticLog, questions, write_log
 
 QUERIES = 200
@@ -72,6 +74,10 @@ def _parser() -> argparse.ArgumentParser:
     http.add_argument("--latency-ms", type=_count, default=200, metavar="N", help="until the server answers")
     walks = cases.add_parser("walks", help="walks of HAGE's policy a second with gradient, in one thread")
     walks.add_argument("--batch", type=_count, default=256, metavar="N", help="walks at a time")
+    skills = cases.add_parser("skills", help="the algebra of a large skill hypergraph, in one thread")
+    skills.add_argument("--trajectories", type=_count, default=100_000, metavar="N", help="runs")
+    skills.add_argument("--skills", type=_count, default=10_000, metavar="N", help="distinct skills")
+    skills.add_argument("--queries", type=_count, default=10_000, metavar="N", help="tasks that skills are found for")
     for case, turns in ((build, 10_000), (search, 600)):
         case.add_argument("--data", type=Path, metavar="FILE", help="LoCoMo's own file; without one, a synthetic log")
         case.add_argument("--turns", type=_count, default=turns, metavar="N", help="of the synthetic log")
@@ -95,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
             "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help="change one setting"
         )
     search.add_argument("--models", metavar="FOLDER", help="of trained models, whose recipes are timed too")
-    for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3), (http, 3), (walks, 5)):
+    for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3), (http, 3), (walks, 5), (skills, 3)):
         case.add_argument("--repeats", type=_count, default=repeats, metavar="N")
         case.add_argument("--work", type=Path, metavar="FOLDER", help="where logs and stores are made and removed")
         case.add_argument("--out", type=Path, metavar="FILE", help="where to write the result as JSON")
@@ -164,6 +170,12 @@ def _walks(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str,
     return in_fresh_process(ONE_THREAD, walk_benchmark, NEIGHBOURS, arguments.batch, PLAIN_WALKS, arguments.repeats)
 
 
+def _skills(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    bars.start("skills", None)
+    sizes = (arguments.trajectories, arguments.skills, arguments.queries)
+    return in_fresh_process(ONE_THREAD, benchmark_skills, *sizes, arguments.repeats)
+
+
 _CASES = {
     "build": _build,
     "search": _search,
@@ -171,6 +183,7 @@ _CASES = {
     "incremental": _incremental,
     "http": _http,
     "walks": _walks,
+    "skills": _skills,
 }
 _DRAWN = ("search", "scale", "incremental")
 

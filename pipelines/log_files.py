@@ -7,12 +7,12 @@ import glob
 import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hgmem_core.config import InputConfig
+from hgmem_core.config import InputConfig, TrajectoryFormat
 from hgmem_core.importers.fields import ABSENT, lookup, template_fields
 from hgmem_core.messages import LogRow
 from pipelines.log_rows import LogFileError, csv_header, csv_rows, json_document, json_lines, open_log, parquet_rows
@@ -78,7 +78,7 @@ def open_rows(path: str, input: InputConfig) -> Iterator[LogRow]:
     """Yield the rows of a log file in their order, each named by the file's base name and its 1-based line or number.
 
     Parquet, JSON lines and CSV are streamed; text files may be compressed with gzip and end in `.gz`. A JSON document
-    (`.json`, of the formats `openai`, `locomo`, `hotpotqa` and `musique`) is read whole.
+    (`.json`, of any other format) is read whole.
 
     Raises:
         LogFileError: The file is missing, unreadable, empty, damaged or of another format.
@@ -114,8 +114,14 @@ def check_columns(path: str, input: InputConfig) -> None:
     row by row: one of the first 100 rows must have it.
 
     Raises:
-        LogFileError: Names the column, the file, and the columns there are; or see `open_rows`.
+        LogFileError: Names the column, the file, and the columns there are; or says that the file holds runs of agents,
+            which are no messages; or see `open_rows`.
     """
+    if input.format in get_args(TrajectoryFormat):
+        raise LogFileError(
+            f"{path}: the format {input.format!r} is one of agents' runs, and messages are wanted here; "
+            "correct `format`, or take it out of the inputs"
+        )
     if input.format == "locomo":
         return
     try:

@@ -1,14 +1,18 @@
-"""Importers: the rows of a log file in, one message or one refusal out for each, whatever the log's format."""
+"""Importers: the rows of a log file in, one message, run or refusal out for each, whatever the log's format."""
 
-from hgmem_core.config import Format
+from hgmem_core.importers.alfworld import read_alfworld
 from hgmem_core.importers.hotpotqa import read_hotpotqa
+from hgmem_core.importers.intercode import read_intercode
 from hgmem_core.importers.locomo import read_locomo
 from hgmem_core.importers.musique import read_musique
 from hgmem_core.importers.openai_chat import read_openai_chat
+from hgmem_core.importers.runs import TrajectoryImporter
+from hgmem_core.importers.runs_jsonl import read_trajectories
 from hgmem_core.importers.tabular import read_tabular
+from hgmem_core.importers.tau_bench import read_tau_bench
 from hgmem_core.messages import Importer
 
-IMPORTERS: dict[Format, Importer] = {
+IMPORTERS: dict[str, Importer] = {
     "parquet": read_tabular,
     "jsonl": read_tabular,
     "csv": read_tabular,
@@ -17,4 +21,12 @@ IMPORTERS: dict[Format, Importer] = {
     "hotpotqa": read_hotpotqa,
     "musique": read_musique,
 }
-"""The importer of each input format."""
+"""The importer of each format of messages."""
+
+TRAJECTORY_IMPORTERS: dict[str, TrajectoryImporter] = {
+    "tau-bench": read_tau_bench,
+    "intercode": read_intercode,
+    "alfworld": read_alfworld,
+    "trajectories": read_trajectories,
+}
+"""The importer of each format of agents' runs."""

@@ -112,6 +112,23 @@ def test_walks_use_one_thread_and_are_compared_with_a_plain_loop(job, monkeypatc
     assert f"ratio {result['ratio']}" in out
 
 
+def test_skills_use_one_thread_and_tell_their_parts(job, monkeypatch):
+    seen = []
+
+    def fresh(environment, work, *given):
+        seen.append((environment, given))
+        return work(*given)
+
+    monkeypatch.setattr(benchmark, "in_fresh_process", fresh)
+    sizes = ("--trajectories", 200, "--skills", 30, "--queries", 10, "--repeats", 2)
+    code, out, err = job(benchmark, "skills", *sizes)
+    assert code == 0, err
+    [(environment, given)] = seen
+    assert (environment["OMP_NUM_THREADS"], given) == ("1", (200, 30, 10, 2))
+    assert "trajectories 200, skills 30, queries 10" in out
+    assert "propagation" in out
+
+
 def test_wrong_use_is_told(job, tmp_path):
     other = tmp_path / "other.json"
     other.write_text('{"case": "locomo"}')
