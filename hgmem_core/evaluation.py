@@ -103,10 +103,19 @@ def result_rows(scores: Scores, groups: Mapping[str, Set[str]]) -> list[dict[str
     return rows
 
 
-def paired_differences(scores: Scores, baseline: str, groups: Mapping[str, Set[str]]) -> list[dict[str, Any]]:
-    """Return how each recipe differs from a baseline on the same questions, with intervals and by conversation."""
+def paired_differences(
+    scores: Scores, baseline: str, groups: Mapping[str, Set[str]], recipes: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return how recipes differ from a baseline on the same questions, with intervals and by conversation.
+
+    Args:
+        scores: Of all of them.
+        baseline: One of them.
+        groups: Of questions.
+        recipes: Which are compared; None for all others.
+    """
     rows = []
-    for recipe in scores.values:
+    for recipe in scores.values if recipes is None else recipes:
         for group, held in groups.items():
             members = scores.members(held)
             if recipe == baseline or not members.any():

@@ -116,3 +116,14 @@ def test_an_encoder_that_cannot_be_tuned_is_refused_before_anything_is(small, ca
     views = partial(tuned_views, "encoder", small.task, small.examples, small.config, small.encoder, cache, NOW)
     with pytest.raises(EncoderError, match="cannot be tuned"):
         views(Silent())
+
+
+def test_a_graph_is_compared_with_the_trees_it_begins_with(small):
+    result = compared(small, "hybrid-window", "learned-flat:hypergraph", "routed")
+    shares = {(row["recipe"], row["baseline"]) for row in result["own_shares"]}
+    assert shares == {("routed", "learned-flat:hypergraph")}
+    [share] = [row for row in result["own_shares"] if (row["group"], row["metric"]) == ("1-4", "ndcg@10")]
+    means = {row["recipe"]: row["ndcg@10"] for row in result["results"] if row["group"] == "1-4"}
+    assert share["difference"] == pytest.approx(means["routed"] - means["learned-flat:hypergraph"], abs=1e-3)
+    assert {row["baseline"] for row in result["differences"]} == {"hybrid-window"}
+    assert compared(small, "hybrid-window", "routed")["own_shares"] == []
