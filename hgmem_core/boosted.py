@@ -111,6 +111,8 @@ def forest_of(arrays: Mapping[str, npt.NDArray[Any]]) -> Forest:
     shapes = forest.thresholds.shape, forest.masks.shape, forest.values.shape
     if shapes != ((trees, nodes), (trees, nodes), (trees, nodes + 1)) or nodes >= MOST_LEAVES:
         raise ForestError(f"a forest of {trees} trees of {nodes} nodes has thresholds, masks and values of {shapes}")
+    if not np.isfinite(forest.values).all() or np.isnan(forest.thresholds).any() or not np.isfinite(forest.baseline):
+        raise ForestError("a leaf, a threshold or the baseline is no number")
     if not ((forest.features >= 0) & (forest.features < forest.n_features)).all():
         raise ForestError(f"a node tests a feature outside of the {forest.n_features}")
     return forest

@@ -316,7 +316,24 @@ class RelateConfig(Section):
     """Facts on either side for each rare name or keyword that it shares with them."""
 
 
-LlmStage = Literal["segment", "extract", "consolidate", "group", "relate"]
+class SkillsConfig(Section):
+    """How runs of agents become skills, and how many of these a query shows."""
+
+    same_from: Annotated[float, Field(ge=0.0, le=1.0)] = 0.9
+    """The cosine from which two skills of a polarity are one."""
+    recipe: str = "skills/full"
+    subtasks: Annotated[int, Field(ge=0, le=1_000)] = 0
+    """Subtasks nearest to the plan; like the next two, 0 leaves what the recipe says, and what a recipe leaves out
+    stays out."""
+    trajectories: Annotated[int, Field(ge=0, le=1_000)] = 0
+    """Runs nearest to the task."""
+    skills: Annotated[int, Field(ge=0, le=1_000)] = 0
+    """Skills and mistakes that are shown, together."""
+    context_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 500
+    """Of the text for a prompt."""
+
+
+LlmStage = Literal["segment", "extract", "consolidate", "group", "relate", "decompose", "skills"]
 
 
 class PriceConfig(Section):
@@ -474,6 +491,7 @@ class Config(Section):
     propagate: PropagateConfig = PropagateConfig()
     relate: RelateConfig = RelateConfig()
     index: IndexConfig = IndexConfig()
+    skills: SkillsConfig = SkillsConfig()
     retrieve: RetrieveConfig = RetrieveConfig()
     run: RunConfig = RunConfig()
     llm: LlmConfig = LlmConfig()

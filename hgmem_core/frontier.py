@@ -89,6 +89,8 @@ class FrontierWeights:
             "stop": (),
         }
         check_values(arrays, shapes)
+        if not (weights.scale > 0).all():
+            raise ValueError("scale of a frontier is not above 0")
         return weights
 
 

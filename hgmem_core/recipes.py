@@ -209,6 +209,7 @@ RECIPES: MappingProxyType[str, AnyRecipe] = MappingProxyType(
             Magma("magma-static"),
             Hage("hage", "router", "both"),
             Hage("hage:beam", "router", "both", width=4),
+            Hage("hage:anchors", "fixed", hops=0),
             Hage("hage:static", "fixed"),
             Hage("hage:scored-edges", "intent"),
             Hage("hage:trainable-edges", "router", "features"),
@@ -225,6 +226,13 @@ def model_name(recipe: AnyRecipe) -> str | None:
     if isinstance(recipe, Hage) and recipe.trained is not None:
         return {"both": "hage", "router": "hage:trainable-router", "features": "hage:trainable-edges"}[recipe.trained]
     return None
+
+
+def begins_with(recipe: AnyRecipe) -> str | None:
+    """Return the name of the recipe that finds what a recipe of a graph begins with; None for one without a graph."""
+    if isinstance(recipe, Routed):
+        return recipe.flat.name
+    return "hage:anchors" if isinstance(recipe, Magma) or (isinstance(recipe, Hage) and recipe.hops) else None
 
 
 MODEL_FREE = tuple(name for name, recipe in RECIPES.items() if model_name(recipe) is None)

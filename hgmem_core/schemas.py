@@ -157,6 +157,16 @@ SKILL = _table(
 )
 """What to do (`positive`), or a mistake to avoid (`negative`), in which runs: see INCIDENCE of kind `trajectory`."""
 
+MENTION = _table(
+    "MENTION",
+    "position",
+    {"position": pa.int64(), "trajectory_id": STRING, "skill_id": STRING, "polarity": STRING, "name": STRING}
+    | {"text": STRING},
+    {},
+)
+"""A skill as one run taught it, before equal and similar ones are joined. `position` counts those of a namespace in the
+time order of their runs; `skill_id` is the one that it has as long as it joins no other."""
+
 UTILITY = _table(
     "UTILITY",
     "node_kind node_id",

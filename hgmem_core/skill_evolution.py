@@ -147,10 +147,11 @@ def prune(graph: SkillGraph, rule: EvolutionRule, cycle: int) -> tuple[SkillGrap
             decision, reason = ("prune", why) if place < most else ("keep", f"{why}; the cycle's share is used up")
             row = _row(graph.namespace, cycle, decision, kind, ids[node].as_py(), reason, tally, node)
             decisions.append(row)
-    return _without(graph, going["skill"], going["subtask"]), decisions
+    return without(graph, going["skill"], going["subtask"]), decisions
 
 
-def _without(graph: SkillGraph, skills: npt.NDArray[np.bool_], subtasks: npt.NDArray[np.bool_]) -> SkillGraph:
+def without(graph: SkillGraph, skills: npt.NDArray[np.bool_], subtasks: npt.NDArray[np.bool_]) -> SkillGraph:
+    """Return a graph without some skills and subtasks, told by a flag for each; every run stays."""
     if not skills.any() and not subtasks.any():
         return graph
     tables, vectors = graph.tables, graph.vectors

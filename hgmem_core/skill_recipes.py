@@ -1,6 +1,6 @@
 """Named ways to retrieve skills: HyperSkill's as published, its ablations, deviations, and flat baselines."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -84,3 +84,15 @@ def find_skill_recipe(name: str) -> SkillRecipe:
     if recipe is None:
         raise RecipeError(f"no skill recipe {name!r}; there are {', '.join(SKILL_RECIPES)}")
     return recipe
+
+
+def with_counts(recipe: SkillRecipe, subtasks: int, trajectories: int, skills: int) -> SkillRecipe:
+    """Return a recipe that takes as many of each; 0 leaves what it says, and what it leaves out stays out.
+
+    >>> with_counts(SKILL_RECIPES["skills/no-subtask"], 3, 3, 0)
+    DualPath(name='skills/no-subtask', subtasks=0, trajectories=3, skills=5, weight='count', edges='hyper')
+    """
+    runs, kept = recipe.trajectories and (trajectories or recipe.trajectories), skills or recipe.skills
+    if isinstance(recipe, FlatSkills):
+        return replace(recipe, trajectories=runs, skills=kept)
+    return replace(recipe, subtasks=recipe.subtasks and (subtasks or recipe.subtasks), trajectories=runs, skills=kept)

@@ -21,6 +21,9 @@ from hgmem_core.ids import rows_of
 from hgmem_core.lexical import Ints
 from hgmem_core.schemas import STRING, UTILITY, conform
 
+UTILITY_REVISION = 1
+"""Raised when equal runs and memberships give other utilities."""
+
 NodeKind = Literal["subtask", "skill", "trajectory"]
 Numbers = npt.NDArray[np.float64]
 

@@ -18,6 +18,9 @@ TRAJECTORIES_REVISION = 1
 
 RunOutcome = Literal["success", "failure", "unknown"]
 
+IMPORTED_RUN = replace(TRAJECTORY, name="IMPORTED_RUN", key=("namespace", "sequence"))
+"""What one import writes into a bucket: an id may be repeated, `sequence` is the run's place in that import."""
+
 _CONTENT = ("source_id", "task_id", "task", "steps", "outcome", "n_steps", "said_at")
 
 

@@ -1,4 +1,4 @@
-"""Evaluate retrieval, segmentation or abstention on a benchmark's own data.
+"""Evaluate retrieval, segmentation, abstention or skills on a benchmark's own data.
 
 `python -m jobs.evaluate locomo --data locomo.json --recipes bm25,hybrid --out r.json`
 `python -m jobs.evaluate locomo --data locomo.json --cv --seeds 3 --recipes hypergraph,learned-flat --out cv.json`
@@ -7,6 +7,7 @@
 `python -m jobs.evaluate musique --data musique.json --corpus musique_corpus.json --recipes bm25,hybrid --out r.json`
 `python -m jobs.evaluate segmentation --data tiage --split dev --out r.json`
 `python -m jobs.evaluate abstention --data locomo.json --out r.json`
+`python -m jobs.evaluate skills --data trajectories --recipes skills/full,skills/dense --out r.json`
 """
 
 import argparse
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hgmem_core import segmentation_metrics
+from hgmem_core import segmentation_metrics, skill_metrics
 from hgmem_core.config import Config, ConfigError
 from hgmem_core.encoding import Encoder
 from hgmem_core.metrics import METRICS
@@ -37,9 +38,10 @@ from jobs.terminal import (
 from pipelines.abstention_evaluation import evaluate_abstention
 from pipelines.encoders import open_encoder
 from pipelines.evaluation import evaluate_task, open_task, task_version
-from pipelines.model_store import models_for
+from pipelines.model_store import stored_for
 from pipelines.rerankers import open_reranker
 from pipelines.segmentation_evaluation import evaluate_segmentation
+from pipelines.skill_evaluation import evaluate_skills
 from pipelines.store import Store
 from pipelines.versions import Version, open_version
 
@@ -55,12 +57,16 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("task", choices=[*BENCHMARKS, *_OTHERS])
     parser.add_argument(
-        "--data", required=True, type=Path, metavar="PATH", help="the benchmark's own file; for segmentation its folder"
+        "--data",
+        required=True,
+        type=Path,
+        metavar="PATH",
+        help="the benchmark's own file; for segmentation and skills a folder",
     )
     parser.add_argument(
         "--corpus", type=Path, metavar="FILE", help="musique: the paragraphs, if not those of the questions"
     )
-    parser.add_argument("--recipes", default="default", metavar="A,B", help="retrieval: recipes to compare")
+    parser.add_argument("--recipes", default="default", metavar="A,B", help="retrieval, skills: recipes to compare")
     parser.add_argument("--split", default="dev", choices=["dev", "train"], help="segmentation: which part of the data")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write the result document")
     parser.add_argument("--version", help="retrieval: read this version of store.root instead of building one")
@@ -76,6 +82,9 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--context-tokens", type=int, metavar="N", help="retrieval: measure all@context under this budget"
+    )
+    parser.add_argument(
+        "--evolve", type=int, default=1, metavar="N", help="skills: cycles of evolution whose loss is measured (1)"
     )
     add_config_arguments(parser)
     arguments = parser.parse_args(argv)
@@ -105,9 +114,7 @@ def source_commit() -> str | None:
 
 
 def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
-    recipes = [name.strip() for name in arguments.recipes.split(",") if name.strip()]
-    if not recipes:
-        raise ConfigError("--recipes names no recipe")
+    recipes = _recipes(arguments)
     if arguments.context_tokens is not None and arguments.context_tokens < 1:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
     if arguments.seeds is not None and (not arguments.cv or arguments.seeds < 1):
@@ -116,6 +123,8 @@ def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
         raise ConfigError("--tune: goes with --cv, and with neither --version nor encoder.tuned")
     if arguments.cv and (arguments.baseline or arguments.context_tokens):
         raise ConfigError("--cv: takes neither --baseline nor --context-tokens; recipes are compared with the first")
+    if arguments.cv and config.rerank.engine != "none":
+        raise ConfigError("--cv: compares recipes as they are; leave rerank.engine out")
     task = open_task(arguments.task, arguments.data, arguments.corpus)
     encoder = open_encoder(config.encoder)
     reranking = open_reranker(config.rerank)
@@ -143,8 +152,15 @@ def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
             arguments.baseline,
             arguments.context_tokens,
             reranking,
-            models_for(config.retrieve.models, version),
+            stored_for(config.retrieve.models, version),
         )
+
+
+def _recipes(arguments: argparse.Namespace) -> list[str]:
+    recipes = [name.strip() for name in arguments.recipes.split(",") if name.strip()]
+    if not recipes:
+        raise ConfigError("--recipes names no recipe")
+    return recipes
 
 
 def _version(arguments: argparse.Namespace, task: Task, config: Config, encoder: Encoder, bars: Bars) -> Version:
@@ -162,11 +178,22 @@ def _segmentation(arguments: argparse.Namespace, config: Config) -> dict[str, An
 def _abstention(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
     if arguments.seeds is not None or arguments.cv:
         raise ConfigError("abstention: --cv and --seeds have no place; each conversation is left out, nothing is drawn")
+    if arguments.tune or arguments.baseline or arguments.context_tokens is not None or arguments.recipes != "default":
+        raise ConfigError("abstention: takes none of --recipes, --tune, --baseline and --context-tokens")
     task = open_task("locomo", arguments.data)
     encoder = open_encoder(config.encoder)
     with Bars() as bars:
         version = _version(arguments, task, config, encoder, bars)
         return evaluate_abstention(task, version, config, encoder, bars)
+
+
+def _skills(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
+    if arguments.evolve < 0:
+        raise ConfigError(f"--evolve: {arguments.evolve} is not at least 0")
+    recipes = [config.skills.recipe if name == "default" else name for name in _recipes(arguments)]
+    encoder = open_encoder(config.encoder)
+    with Bars() as bars:
+        return evaluate_skills(arguments.data, recipes, arguments.evolve, config, encoder, now(), bars)
 
 
 _SHORT = {f"recall@{k}": f"R@{k}" for k in (2, 5, 10, 20, 30)} | {"ndcg@10": "nDCG", "all@context": "context"}
@@ -215,9 +242,43 @@ def _show_abstention(result: Mapping[str, Any]) -> None:
     console.print(f"difference in AUROC {difference}, {low:+.3f} .. {high:+.3f}", highlight=False)
 
 
+def _show_skills(result: Mapping[str, Any]) -> None:
+    first = result["results"][0]["system"]
+    less = {
+        (row["dataset"], row["system"]): (row["difference"], *row["ci95"])
+        for row in result["skill_differences"]
+        if row["metric"] == skill_metrics.COVERAGE
+    }
+    for dataset in result["datasets"]:
+        console.print(f"[bold]{dataset}[/]", highlight=False)
+        table = plain_table(
+            "system", *(name.partition("_")[0] for name in skill_metrics.SKILL_METRICS), "", "", "tokens"
+        )
+        for row in result["results"]:
+            if row["dataset"] == dataset:
+                own = less.get((dataset, row["system"]))
+                cells = ("" if row[name] is None else f"{row[name]:.1f}" for name in skill_metrics.SKILL_METRICS)
+                beside = ("", "") if own is None else (f"{own[0]:+.1f}", f"{own[1]:+.1f} .. {own[2]:+.1f}")
+                table.add_row(row["system"], *cells, *beside, f"{row['context_tokens']:.0f}")
+        console.print(table)
+    console.print(f"{', '.join(skill_metrics.SKILL_METRICS)}; coverage beside {first}, 95 % interval", highlight=False)
+    for row in result["evolution"]:
+        for lessons, own in row[skill_metrics.COVERAGE].items():
+            low, high = own["ci95"]
+            console.print(
+                f"{row['dataset']}: evolution takes {row['removed_share']:.0%} of {row['skills']} skills; coverage"
+                f" {lessons.replace('_', ' ')} {own['before']:.1f} to {own['after']:.1f}, {own['difference']:+.1f}"
+                f" ({low:+.1f} .. {high:+.1f}) beside as many taken at random",
+                highlight=False,
+            )
+    for warning in result["warnings"]:
+        console.print(f"[yellow]warning[/] {warning}", highlight=False)
+
+
 _OTHERS = {
     "segmentation": (_segmentation, _show_segmentation),
     "abstention": (_abstention, _show_abstention),
+    "skills": (_skills, _show_skills),
 }
 """Tasks that are no retrieval: what evaluates each, and what shows its result."""
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import get_args
 
-from hgmem_core.config import ColumnsConfig, ConfigError, Format, TimeUnit
+from hgmem_core.config import ColumnsConfig, ConfigError, Format, TimeUnit, TrajectoryFormat
 from jobs.terminal import Bars, add_config_arguments, load_config, now, override, run_job, summarise, write_json
 from pipelines.import_stage import import_logs
 from pipelines.run import open_run
@@ -15,7 +15,7 @@ from pipelines.runner import Report
 def main(argv: Sequence[str]) -> int:
     """Run the job and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m jobs.import_logs", description=__doc__)
-    parser.add_argument("format", choices=get_args(Format), help="what the files hold")
+    parser.add_argument("format", choices=(*get_args(Format), *get_args(TrajectoryFormat)), help="what the files hold")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="files, folders or patterns")
     parser.add_argument("--out", metavar="STORE", help="the store's root; made if it does not exist")
     parser.add_argument("--namespace", default="", metavar="TEMPLATE", help="whose memory, such as 'acme/{user}'")
@@ -28,7 +28,9 @@ def main(argv: Sequence[str]) -> int:
     began_at = now()
     with Bars() as bars, open_run("import", config, began_at, bars) as run:
         imported = import_logs(run, config.inputs, config.imports, began_at)
-    result = {"store": config.store.root, "import": imported.number, "turns": imported.turns}
+    result: dict[str, object] = {"store": config.store.root, "import": imported.number, "turns": imported.turns}
+    if imported.trajectories:
+        result["trajectories"] = imported.trajectories
     if arguments.json:
         write_json({**result, "imported": asdict(imported)})
     else:

@@ -1,4 +1,7 @@
-"""Ask a store: `python -m jobs.query QUESTION --store STORE --namespace acme/alice`."""
+"""Ask a store: `python -m jobs.query QUESTION --store STORE --namespace acme/alice`.
+
+With `--skills TASK` in the place of a question, it says what past runs of agents teach for that task.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -8,15 +11,17 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from hgmem_core.abstention import Abstention
-from hgmem_core.config import PACKAGED_ENCODERS, ConfigError, EncoderConfig, EncoderName
+from hgmem_core.config import PACKAGED_ENCODERS, Config, ConfigError, EncoderConfig, EncoderName
 from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
+from hgmem_core.summarise import shorten
 from jobs.terminal import add_config_arguments, console, load_config, override, run_job, write_json
 from pipelines.analysts import open_analyst
 from pipelines.encoders import open_encoder, tuned_vectors
 from pipelines.model_store import models_for
 from pipelines.rerankers import open_reranker
 from pipelines.retriever import Response, Retriever
+from pipelines.skill_retriever import SkillResponse
 from pipelines.store import Store
 from pipelines.versions import Version, open_version
 
@@ -24,13 +29,16 @@ from pipelines.versions import Version, open_version
 def main(argv: Sequence[str]) -> int:
     """Run the job and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m jobs.query", description=__doc__)
-    parser.add_argument("question")
+    parser.add_argument("question", nargs="?", help="what turns and facts are to be found for")
+    parser.add_argument(
+        "--skills", metavar="TASK", help="what is to be done: finds skills, mistakes and lessons for it"
+    )
     parser.add_argument("--store", metavar="STORE", help="the store's root")
     parser.add_argument("--namespace", required=True, help="whose memory is asked: exactly this one")
     parser.add_argument("--version", help="a version's id; without one, the current version")
     parser.add_argument("--encoder", choices=PACKAGED_ENCODERS, help="without one, the encoder that made the version")
-    parser.add_argument("--recipe", help="how to retrieve, such as bm25, hybrid or default")
-    parser.add_argument("--k", type=int, help="the most hits")
+    parser.add_argument("--recipe", help="how to retrieve, such as bm25, hybrid, default or skills/full")
+    parser.add_argument("--k", type=int, help="the most hits, or skills and mistakes")
     parser.add_argument("--from", dest="said_from", metavar="TIME", type=_time, help="said at this time or later")
     parser.add_argument("--until", dest="said_until", metavar="TIME", type=_time, help="said before this time")
     parser.add_argument("--imported-from", metavar="TIME", type=_time, help="imported at this time or later")
@@ -47,11 +55,15 @@ def main(argv: Sequence[str]) -> int:
         check_namespace(arguments.namespace)
     except ValueError as error:
         raise ConfigError(f"--namespace: {error}") from error
+    if (arguments.question is None) == (arguments.skills is None):
+        raise ConfigError("ask either a QUESTION or for --skills TASK")
     k = config.retrieve.k if arguments.k is None else arguments.k
     if not 1 <= k <= 1_000:
         raise ConfigError(f"--k: {k} is not between 1 and 1000")
     if arguments.context_tokens is not None and arguments.context_tokens < 1:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
+    if arguments.skills is not None:
+        return _skills(arguments, config)
     analyst = open_analyst(config)
     version = open_version(Store.open(config.store.root), arguments.version)
     encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
@@ -80,6 +92,26 @@ def main(argv: Sequence[str]) -> int:
         write_json(response.as_dict())
     else:
         show(response, arguments.explain)
+    return 0
+
+
+_OF_QUESTIONS = (
+    "said_from", "said_until", "imported_from", "imported_until", "speaker", "session", "as_of", "explain",
+)  # fmt: skip
+
+
+def _skills(arguments: argparse.Namespace, config: Config) -> int:
+    if any(getattr(arguments, name) for name in _OF_QUESTIONS):
+        raise ConfigError("--skills takes no filter of what was said, and no --explain: leave them out")
+    asked = {"recipe": arguments.recipe, "skills": arguments.k, "context_tokens": arguments.context_tokens}
+    settings = config.skills.model_copy(update={name: value for name, value in asked.items() if value is not None})
+    version = open_version(Store.open(config.store.root), arguments.version)
+    encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
+    response = Retriever(version, encoder).skills(arguments.namespace, arguments.skills, settings)
+    if arguments.json:
+        write_json(response.as_dict())
+    else:
+        show_skills(response, arguments.context_tokens is not None)
     return 0
 
 
@@ -127,6 +159,38 @@ def show(response: Response, explain: bool) -> None:
             legs = ", ".join(f"{name} #{rank} ({score:.3f})" for name, (rank, score) in hit.legs.items())
             console.print(Padding(f"[dim]score {hit.score:.4f}: {legs}[/]", (0, 0, 0, 3)), highlight=False)
     console.print(f"[dim]recipe {response.recipe}, version {response.version}[/]", highlight=False)
+
+
+def show_skills(response: SkillResponse, as_context: bool) -> None:
+    """Print skills, mistakes and lessons for people, or the text for a prompt."""
+    about = f"[dim]recipe {response.recipe}, version {response.version}[/]"
+    if as_context:
+        console.print(escape(response.context), highlight=False, soft_wrap=True)
+        console.print(f"[dim]{response.context_tokens} tokens,[/] {about}", highlight=False)
+        return
+    if response.reason is not None:
+        console.print(f"nothing found: {response.reason}", highlight=False)
+    for title, skills in (("skills", response.skills), ("mistakes to avoid", response.mistakes)):
+        if skills:
+            console.print(f"[bold]{title}[/]", highlight=False)
+        for skill in skills:
+            scores = f"weight {skill.weight:.4g}, cosine {skill.cosine:.3f}, γ {skill.utility:.2f}"
+            went = f"{skill.succeeded} of {skill.shown} runs succeeded"
+            console.print(
+                f"[bold]{skill.rank}[/]  [bold]{escape(skill.name)}[/]  [dim]{skill.skill_id}[/]", highlight=False
+            )
+            console.print(Padding(escape(skill.text), (0, 0, 0, 3)), highlight=False)
+            taught_by = escape(", ".join(skill.taught_by))
+            console.print(Padding(f"[dim]{scores}; {went}; from {taught_by}[/]", (0, 0, 0, 3)), highlight=False)
+    if response.lessons:
+        console.print("[bold]lessons[/]", highlight=False)
+    for lesson in response.lessons:
+        source = escape(lesson.source_id or lesson.trajectory_id)
+        console.print(f"[bold]{lesson.rank}[/]  [bold]{lesson.outcome}[/]  [dim]{source}[/]", highlight=False)
+        console.print(Padding(escape(lesson.text), (0, 0, 0, 3)), highlight=False)
+        task = escape(shorten(lesson.task, 200))
+        console.print(Padding(f"[dim]cosine {lesson.cosine:.3f}; {task}[/]", (0, 0, 0, 3)), highlight=False)
+    console.print(about, highlight=False)
 
 
 def _told(abstention: Abstention) -> str:

@@ -15,7 +15,8 @@ SHOWN_METRICS = ("recall@10", "ndcg@10", "hit@10", "mrr", "all@10")
 
 
 PAGES = (
-    "README.md", "docs/abstention.md", "docs/hage.md", "docs/hypermem.md", "docs/learned.md", "docs/speed.md",
+    "README.md", "docs/abstention.md", "docs/hage.md", "docs/hypermem.md", "docs/learned.md", "docs/skills.md",
+    "docs/speed.md",
 )  # fmt: skip
 
 
@@ -52,6 +53,8 @@ def with_results(text: str) -> str:
         "graph": lambda: compared_table("graph-share-cv.json"),
         "halves": halves_table,
         "segmentation": segmentation_table,
+        "skills": skills_table,
+        "evolution": evolution_table,
     }
     pattern = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
     return pattern.sub(lambda match: f"{match[1]}\n{tables[match[2]]()}\n\n{match[3]}", text)
@@ -203,6 +206,54 @@ def abstention_table() -> str:
         lines.append("| " + " | ".join(cells) + " |")
     difference = result["auroc_difference"]
     lines.append(f"| difference | {_within(difference['difference'], difference['ci95'])} |" + " |" * (len(heads) - 2))
+    return "\n".join(lines)
+
+
+def skills_table() -> str:
+    """Return what recipes and controls cover of what agents did, each dataset a column."""
+    result = _read("skills.json")
+    datasets = [name for name in result["datasets"]]
+    rows = {(row["dataset"], row["system"]): row for row in result["results"]}
+    less = {
+        (row["dataset"], row["system"]): row for row in result["skill_differences"] if row["metric"] == "coverage@500t"
+    }
+    lines = ["| coverage@500t, percent | " + " | ".join(datasets) + " |", "|---" * (len(datasets) + 1) + "|"]
+    for system in dict.fromkeys(system for _, system in rows):
+        cells = [f"{rows[name, system]['coverage@500t']:.1f}" for name in datasets]
+        beside = [f" ({_signed(less[name, system])})" if (name, system) in less else "" for name in datasets]
+        lines.append(f"| {system} | " + " | ".join(map("".join, zip(cells, beside, strict=True))) + " |")
+    lines += ["", "| family_precision@5, percent | " + " | ".join(datasets) + " |", "|---" * (len(datasets) + 1) + "|"]
+    for system in dict.fromkeys(system for _, system in rows):
+        found = [rows[name, system]["family_precision@5"] for name in datasets]
+        lines.append(f"| {system} | " + " | ".join("" if one is None else f"{one:.1f}" for one in found) + " |")
+    told = result["datasets"].items()
+    lines += ["", "| | " + " | ".join(datasets) + " |", "|---" * (len(datasets) + 1) + "|"]
+    for name in ("runs", "learned_tasks", "held_out_tasks", "solved_tasks", "skills", "mistakes"):
+        lines.append(f"| {name.replace('_', ' ')} | " + " | ".join(str(counts[name]) for _, counts in told) + " |")
+    return "\n".join([*lines, "", f"Commit {str(result['commit'])[:8]}."])
+
+
+def evolution_table() -> str:
+    """Return what a cycle of evolution takes and what that costs beside chance."""
+    heads = [
+        "",
+        "skills",
+        "pruned",
+        "merged away",
+        "taken",
+        "coverage",
+        "before",
+        "after",
+        "as many at random",
+        "after, beside that",
+    ]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in _read("skills.json")["evolution"]:
+        counts = [row["dataset"], *(str(row[name]) for name in ("skills", "pruned", "merged_away"))]
+        for lessons, own in row["coverage@500t"].items():
+            cells = [*counts, f"{row['removed_share']:.0%}", lessons.replace("_", " ")]
+            cells += [f"{own[name]:.1f}" for name in ("before", "after", "at_random")]
+            lines.append(f"| {' | '.join([*cells, _signed(own)])} |")
     return "\n".join(lines)
 
 

@@ -41,6 +41,8 @@ def main(argv: Sequence[str]) -> int:
         "turns": built.turns,
         "namespaces": built.namespaces,
     }
+    if built.trajectories:
+        result |= {"trajectories": built.trajectories, "skills": built.skills}
     if built.kept:
         result["kept"] = built.kept
     if arguments.json:

@@ -1,7 +1,7 @@
 """From imports to a published version: every stage on every bucket, then publish."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from pipelines.preflight import MEMORY_BYTES_A_TURN, available_memory, memory_wa
 from pipelines.publish import publish
 from pipelines.run import Run
 from pipelines.runner import Report
-from pipelines.stages import stages_of
-from pipelines.store import Store
+from pipelines.stages import stage_count
+from pipelines.store import LINEAGE_FILE, Output, Store
 from pipelines.tuned_vectors import Tuned
 from pipelines.versions import VersionError, open_version
 
@@ -33,7 +33,9 @@ class Built:
         is_new: Whether the pointer moved to it.
         number: The number of the pointer, moved or not.
         turns: Turns in the version.
-        namespaces: Namespaces in the version.
+        trajectories: Runs of agents in the version.
+        skills: Distinct skills that these taught.
+        namespaces: Namespaces in the version; one with turns and runs counts once.
         report: What the stages did.
         kept: Why another version stays the current one; None if this one is it.
     """
@@ -42,6 +44,8 @@ class Built:
     is_new: bool
     number: int
     turns: int
+    trajectories: int
+    skills: int
     namespaces: int
     report: Report
     kept: str | None = None
@@ -65,25 +69,31 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
     store = run.store
     imports = read_imports(store)
     parts = imported_parts(store, imports)
-    watch = Watch(run.progress, run.log, len(parts) * len(stages_of(tuned)))
+    watch = Watch(run.progress, run.log, sum(stage_count(own, tuned) for own in parts.values()))
     _look_at_memory(run, parts)
     software, job_id = software_versions(), uuid.uuid4().hex
     job = BuildJob(store, config, encoder.identity, tuned, parts, _parents(store), software, job_id)
-    buckets = run.engine.index(job, encoder, chat, watch)
+    indexes = run.engine.index(job, encoder, chat, watch)
     watch.finish()
     _look_at_fallbacks(run, config, watch.report)
     run.lease.check()
     outcomes, made_by = watch.report.outcomes, None if tuned is None else tuned.identity
-    published = publish(store, buckets, config, encoder.identity, outcomes, imports[-1].number, made_by)
+    published = publish(store, indexes, config, encoder.identity, outcomes, imports[-1].number, made_by)
     Pieces(store).clear()
     drop_refused(store)
-    turns, namespaces = (sum(output.manifest[name] for output in buckets.values()) for name in ("turns", "namespaces"))
+    turns, trajectories, skills = (
+        sum(output.manifest.get(name, 0) for own in indexes.values() for output in own.values())
+        for name in ("turns", "trajectories", "skills")
+    )
+    namespaces = sum(_namespaces(own.values()) for own in indexes.values())
     run.log.write(Published(published.version, published.number, published.moved, turns, namespaces))
     return Built(
         version=published.version,
         is_new=published.moved,
         number=published.number,
         turns=turns,
+        trajectories=trajectories,
+        skills=skills,
         namespaces=namespaces,
         report=watch.report,
         kept=published.kept,
@@ -115,7 +125,7 @@ def _look_at_fallbacks(run: Run, config: Config, report: Report) -> None:
             "stands in, and the next rebuild asks them again"
         )
     for stage in config.llm.stages if config.llm.engine != "none" else ():
-        outcomes = report.outcomes[stage]
+        outcomes = report.outcomes.get(stage, {})
         rows, fallbacks = sum(outcomes.values()), outcomes.get("fallback", 0)
         if rows >= _FEWEST_ROWS and fallbacks > most * rows:
             raise ModelError(
@@ -134,10 +144,22 @@ def _look_at_memory(run: Run, parts: Mapping[int, Sequence[ImportedPart]]) -> No
         run.progress.note(warning)
 
 
-def _parents(store: Store) -> dict[int, Path]:
+def _namespaces(indexes: Collection[Output]) -> int:
+    """Count the namespaces of a bucket; one with turns and runs is in both of its indexes."""
+    if len(indexes) == 1:
+        return sum(output.manifest["namespaces"] for output in indexes)
+    names = (output.table(LINEAGE_FILE).column("namespace").to_pylist() for output in indexes)
+    return len(set().union(*names))
+
+
+def _parents(store: Store) -> dict[int, list[Path]]:
     """Return the index folders of the current version; none if there is no version that this software reads."""
     try:
-        buckets = open_version(store).manifest["buckets"]
+        manifest = open_version(store).manifest
     except VersionError:
         return {}
-    return {int(bucket): store.root / about["folder"] for bucket, about in buckets.items()}
+    parents: dict[int, list[Path]] = {}
+    for about in (manifest, manifest.get("skills", {"buckets": {}})):
+        for bucket, own in about["buckets"].items():
+            parents.setdefault(int(bucket), []).append(store.root / own["folder"])
+    return parents

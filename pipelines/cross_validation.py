@@ -11,7 +11,7 @@ import pyarrow as pa
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from hgmem_core.evaluation import WITH_INTERVAL, Scores, mean_scores, paired_differences, question_scores, result_rows
-from hgmem_core.recipes import RECIPES, Routed, find_recipe, model_name, needs_tuned
+from hgmem_core.recipes import RECIPES, begins_with, find_recipe, model_name, needs_tuned
 from hgmem_core.tasks.task import Task, TaskError
 from pipelines.cross_tuning import View
 from pipelines.encoders import tuned_vectors
@@ -70,8 +70,9 @@ def cross_validate(
 ) -> dict[str, Any]:
     """Ask every question of recipes that were trained on the other namespaces and return the result document.
 
-    Recipes that are not trained are asked once. `routed` is compared with the trees that it begins with, too, where
-    they are among the recipes: that is the graph's own share. Every question counts with the mean over the seeds.
+    Recipes that are not trained are asked once. Recipes of a graph are compared with what they begin with, too, where
+    that is among the recipes (`hgmem_core.recipes.begins_with`): that is the graph's own share. Every question counts
+    with the mean over the seeds.
 
     Args:
         task: What to ask.
@@ -141,8 +142,8 @@ def cross_validate(
         "own_shares": [
             row
             for name in recipes
-            if isinstance(recipe := find_recipe(name, version.default_recipe), Routed) and recipe.flat.name in recipes
-            for row in paired_differences(scores, recipe.flat.name, task.groups, [name])
+            if (start := begins_with(find_recipe(name, version.default_recipe))) in recipes
+            for row in paired_differences(scores, str(start), task.groups, [name])
         ],
         "folds": [fold.as_dict() for fold in folds],
         "seeds": _by_seed(by_seed, task, learned),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from hgmem_core.config import Config, RunConfig
 from hgmem_core.encoding import Encoder, EncoderIdentity
@@ -33,6 +33,10 @@ Work = Callable[[int], Mapping[str, Any]]
 """Does one item, given by number; the result is JSON-ready. Doing an item twice does no harm."""
 
 
+Indexes: TypeAlias = Mapping[int, Mapping[str, Output]]
+"""The indexes of each bucket, by stage: `index` of its turns, `index_skills` of its runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuildJob:
     """What a worker has to know to build a bucket; travels to other processes.
@@ -43,7 +47,7 @@ class BuildJob:
         encoder: What makes the vectors.
         tuned: What makes tuned vectors; None for no such vectors.
         parts: What was imported of each bucket, the oldest import first.
-        parents: The folder of each bucket's index in the current version, to take what did not change from.
+        parents: The folders of each bucket's indexes in the current version, to take what did not change from.
         software: What the driver runs; see `pipelines.preflight.software_versions`.
         id: Of this job, no other's.
     """
@@ -53,7 +57,7 @@ class BuildJob:
     encoder: EncoderIdentity
     tuned: Tuned | None
     parts: Mapping[int, Sequence[ImportedPart]]
-    parents: Mapping[int, Path]
+    parents: Mapping[int, Sequence[Path]]
     software: Mapping[str, str]
     id: str
 
@@ -63,10 +67,12 @@ class BuildJob:
 
     def runner(self, bucket: int, tell: Callable[[Record], object]) -> Runner:
         """Return what runs the stages of a bucket."""
-        found = self.store.find(self.parents[bucket]) if bucket in self.parents else None
         parents: dict[str, Output] = {}
-        if found is not None:
-            parents["index"] = found
+        for folder in self.parents.get(bucket, ()):
+            found = self.store.find(folder)
+            if found is None:
+                continue
+            parents[folder.parent.name] = found
             for stage, identity in found.manifest["made_from"].items():
                 output = self.store.find(self.store.output_folder(stage, identity))
                 if output is not None:
@@ -140,8 +146,8 @@ class Engine(Protocol):
         """
         ...
 
-    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> dict[int, Output]:
-        """Build every bucket of a job and return its index.
+    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> Indexes:
+        """Build every bucket of a job and return its indexes.
 
         Raises:
             ModelError: The language model cannot be used any more; what it answered is kept.

@@ -18,16 +18,16 @@ from hgmem_core.evaluation import paired_differences, question_scores, result_ro
 from hgmem_core.ids import digest_of_parts
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import Ranking
-from hgmem_core.recipes import RecipeError, find_recipe
+from hgmem_core.recipes import RecipeError, find_recipe, model_name
 from hgmem_core.rerank import Reranking
 from hgmem_core.schemas import RUN, conform
 from hgmem_core.search import Filters
 from hgmem_core.tasks import BENCHMARKS
 from hgmem_core.tasks.task import Benchmark, Questions, Task, TaskError, TaskFile, TaskFiles
-from hgmem_core.trained import Trained
 from pipelines.encoders import tuned_vectors
 from pipelines.import_stage import IMPORT_REVISION
 from pipelines.log_files import LogFileError, open_rows
+from pipelines.model_store import StoredModel
 from pipelines.progress import Progress
 from pipelines.rebuild import rebuild
 from pipelines.retriever import Retriever
@@ -98,7 +98,7 @@ def evaluate_task(
     baseline: str | None = None,
     context_tokens: int | None = None,
     reranking: Reranking | None = None,
-    models: Mapping[str, Trained] = MappingProxyType({}),
+    models: Mapping[str, StoredModel] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Ask every question within its own namespace and return the result document; a recipe named twice counts once.
 
@@ -112,7 +112,7 @@ def evaluate_task(
         baseline: One of the recipes, from which the others' paired differences are reported; None for none.
         context_tokens: The budget of a context, for the metric `all@context`; None leaves it out.
         reranking: Orders what every recipe found anew; None for none.
-        models: Of the recipes that are trained.
+        models: Of the recipes that are trained; a warning names those that learned from these very questions.
 
     Raises:
         TaskError: The version holds other data than the task's.
@@ -120,7 +120,8 @@ def evaluate_task(
     """
     recipes = list(dict.fromkeys(recipes))
     questions = task.questions
-    retriever = Retriever(version, encoder, reranking, models, tuned_vectors(config.encoder, encoder.identity))
+    trained = {name: model.trained for name, model in models.items()}
+    retriever = Retriever(version, encoder, reranking, trained, tuned_vectors(config.encoder, encoder.identity))
     if baseline is not None and baseline not in recipes:
         raise RecipeError(f"the baseline {baseline!r} is not among the recipes {', '.join(recipes)}")
     run, found, failures = ask(retriever, questions, recipes, progress, context_tokens)
@@ -131,7 +132,11 @@ def evaluate_task(
         extra["context_tokens"] = context_tokens
     if baseline is not None:
         extra["differences"] = paired_differences(scores, baseline, task.groups)
-    warnings = [*_warnings(retriever, questions), *failures]
+    names = {model_name(find_recipe(name, version.default_recipe)) for name in recipes}
+    used = {name: model for name, model in models.items() if name in names}
+    if used:
+        extra["models"] = [_about(model) for model in used.values()]
+    warnings = [*_warnings(retriever, questions), *_seen(used, task), *failures]
     return {
         **result_head(task, version, config, encoder, warnings),
         "results": result_rows(scores, task.groups),
@@ -158,6 +163,21 @@ def result_head(
         "evidence": dict(task.questions.counts),
         "warnings": list(warnings),
     }
+
+
+def _about(model: StoredModel) -> dict[str, Any]:
+    kept = {name: model.manifest.get(name) for name in ("recipe", "task", "data", "split", "seed", "index_version")}
+    return {**kept, "arrays_sha256": model.manifest["arrays"]["sha256"]}
+
+
+def _seen(models: Mapping[str, StoredModel], task: Task) -> list[str]:
+    """Name the models that learned from the file whose questions are asked: what they find there proves nothing."""
+    digest = file_sha256(Path(task.files.data.path))
+    return [
+        f"{name} was trained on this very file: its numbers say nothing of questions that it never saw; use --cv"
+        for name, model in models.items()
+        if model.manifest.get("data", {}).get("data_sha256") == digest
+    ]
 
 
 _LARGEST_K = 30

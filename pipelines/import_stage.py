@@ -1,4 +1,4 @@
-"""The import stage: log files to MESSAGE rows by bucket. The one shuffle, streaming, in bounded memory.
+"""The import stage: log files to MESSAGE and TRAJECTORY rows by bucket. The one shuffle, in bounded memory.
 
 A task reads a file and cuts its rows by bucket into spill files; then a task gathers what all spills hold of a bucket.
 An import is the new files of one call: a file whose bytes were imported before with the same settings is left out. An
@@ -9,13 +9,14 @@ import os
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,21 +24,24 @@ import pyarrow.compute as pc
 
 from hgmem_core.config import ImportConfig, InputConfig
 from hgmem_core.ids import digest_of_namespaces, digest_of_parts, namespace_digests
-from hgmem_core.importers import IMPORTERS
+from hgmem_core.importers import IMPORTERS, TRAJECTORY_IMPORTERS
 from hgmem_core.messages import OUTCOMES, Dropped, Message
-from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, conform
+from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, TableSchema, conform
+from hgmem_core.trajectories import IMPORTED_RUN, cut_long_texts, number_equal_runs, trajectories_table
+from hgmem_core.trajectories import Run as AgentRun
 from hgmem_core.turns import messages_table, number_equals
 from pipelines.files import RESTORE, StoreError, file_sha256, write_file
-from pipelines.imports import Import, digests_name, digests_table, part_name, read_imports
+from pipelines.imports import Import, digests_name, digests_table, part_name, parts_json, read_imports
 from pipelines.log_files import check_columns, expand_paths, open_rows
 from pipelines.run import Run
-from pipelines.spill import Spill, spilled
+from pipelines.spill import RowKind, Spill, spilled
 from pipelines.store import Output, Store
 
 IMPORT_REVISION = 3
-"""Raised when an equal file and equal settings give other messages."""
+"""Raised when an equal file and equal settings give other messages or runs."""
 
-CHUNK_MESSAGES = 4_096
+CHUNK_ROWS: Mapping[RowKind, int] = MappingProxyType({"messages": 4_096, "runs": 64})
+"""Of a log, at a time; a run may be as long as a book."""
 
 FILE_ROWS = 1 << 40
 """Between the rows of one file and those of the next, so that each file numbers its own; above the rows of any file."""
@@ -49,7 +53,7 @@ class ImportFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did: files taken and left out, what became of their rows, the turns they gave."""
+    """What an import did: files taken and left out, what became of their rows, the turns and trajectories they gave."""
 
     number: int | None
     """Its number in the store, or None if every file was known."""
@@ -62,6 +66,7 @@ class Imported:
     """How often each reason was given, the most frequent first."""
     mended: int = 0
     """Earlier imports that were damaged and have been written again."""
+    trajectories: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,11 @@ class LogFile:
     sha256: str
     settings: str
     input: InputConfig
+
+    @property
+    def kind(self) -> RowKind:
+        """What it holds."""
+        return "runs" if self.input.format in TRAJECTORY_IMPORTERS else "messages"
 
     @property
     def key(self) -> str:
@@ -119,7 +129,7 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         "import": identity,
         "files": [file.key for file in new],
         "logs": [file.path for file in new],
-        "parts": output.manifest["parts"],
+        **parts_json(output.manifest["parts"], output.manifest.get("runs")),
         "ingested_at": output.manifest["ingested_at"],
     }
     return Imported(
@@ -131,6 +141,7 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         seconds=time.perf_counter() - began,
         reasons=dict(counts.reasons.most_common(10)),
         mended=len(lost),
+        trajectories=output.manifest.get("trajectories", 0),
     )
 
 
@@ -170,26 +181,30 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
         draft = folder / "output"
         draft.mkdir()
         listed: dict[str, Any] = {}
-        parts: dict[str, dict[str, Any]] = {}
+        parts: dict[RowKind, dict[str, dict[str, Any]]] = {"messages": {}, "runs": {}}
         spills = {bucket: [folders[number] for number in sorted(numbers)] for bucket, numbers in buckets.items()}
         gather = partial(shuffle.gather, folder, spills)
         for bucket, gathered in run.engine.map("buckets", gather, sorted(spills)):
             for name, about in gathered["files"].items():
                 (folder / gathered["folder"] / name).rename(draft / name)
                 listed[name] = about
-            if gathered["part"] is not None:
-                parts[str(bucket)] = gathered["part"]
-        if earlier is not None and parts != earlier.parts_json():
+            for kind in parts:
+                if kind in gathered["parts"]:
+                    parts[kind][str(bucket)] = gathered["parts"][kind]
+        kept = parts_json(parts["messages"], parts["runs"])
+        if earlier is not None and kept != earlier.parts_json():
             raise StoreError(
                 f"{earlier.path} is damaged, or this software reads its logs otherwise than the one that imported "
                 f"them; {RESTORE}"
             )
         about = {
-            "parts": parts,
-            "turns": sum(part["rows"] for part in parts.values()),
+            **kept,
+            "turns": sum(part["rows"] for part in parts["messages"].values()),
             "outcomes": dict(counts.outcomes),
             "ingested_at": shuffle.ingested_at.isoformat(),
         }
+        if parts["runs"]:
+            about["trajectories"] = sum(part["rows"] for part in parts["runs"].values())
         return store.finish(draft, store.output_folder("import", identity), listed, about), counts
 
 
@@ -199,7 +214,8 @@ def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[LogFile]
     files = []
     for (path, one), label in zip(listed, labels, strict=True):
         check_columns(path, one)
-        settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(config.max_turn_chars)])
+        longest = config.max_step_chars if one.format in TRAJECTORY_IMPORTERS else config.max_turn_chars
+        settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(longest)])
         files.append(LogFile(os.path.abspath(path), label, file_sha256(Path(path)), settings, one))
     return files
 
@@ -249,14 +265,13 @@ class Shuffle:
         file = self.files[number]
         folder = _fresh_folder(workspace)
         spill = Spill(folder, self.store.buckets)
-        results = IMPORTERS[file.input.format](open_rows(file.path, file.input), file.input)
+        results = self._results(file)
         base = Path(file.path).name
         row = number * FILE_ROWS
-        while chunk := list(islice(results, CHUNK_MESSAGES)):
-            messages = [item for item in chunk if isinstance(item, Message)]
-            table = messages_table(messages, row, self.ingested_at, self.config.max_turn_chars)
+        while chunk := list(islice(results, CHUNK_ROWS[file.kind])):
+            table = self._table(file.kind, chunk, row)
             row += table.num_rows
-            spill.add_messages(table)
+            spill.add_rows(file.kind, table)
             spill.add_outcomes([_result(item, file.label + item.row_id.removeprefix(base)) for item in chunk])
         return {
             "folder": folder.name,
@@ -266,19 +281,36 @@ class Shuffle:
             "faults": dict(spill.faults),
         }
 
+    def _results(self, file: LogFile) -> Iterator[Message | AgentRun | Dropped]:
+        """Yield a result for each row of a file."""
+        rows = open_rows(file.path, file.input)
+        if file.kind == "messages":
+            yield from IMPORTERS[file.input.format](rows, file.input)
+            return
+        for result in TRAJECTORY_IMPORTERS[file.input.format](rows, file.input):
+            yield cut_long_texts(result, self.config.max_step_chars) if isinstance(result, AgentRun) else result
+
+    def _table(self, kind: RowKind, results: Sequence[Message | AgentRun | Dropped], row: int) -> pa.Table:
+        """Return what some consecutive rows of a file hold, numbered from `row` on."""
+        if kind == "runs":
+            runs = [item for item in results if isinstance(item, AgentRun)]
+            return trajectories_table(runs, row, self.ingested_at)
+        messages = [item for item in results if isinstance(item, Message)]
+        return messages_table(messages, row, self.ingested_at, self.config.max_turn_chars)
+
     def gather(self, workspace: Path, spills: Mapping[int, Sequence[str]], bucket: int) -> dict[str, Any]:
-        """Write what a bucket's spills hold of it; return the folder, its files, and the part of the import it is."""
+        """Write what a bucket's spills hold of it; return the folder, its files, and the import's parts of it."""
         folder = _fresh_folder(workspace)
         folders = [workspace / name for name in spills[bucket]]
         files: dict[str, pa.Table] = {}
-        part = None
-        rows = spilled(folders, "messages", bucket)
-        if rows is not None:
-            messages = _number_by_file(rows)
-            digests = namespace_digests(messages, MESSAGE)
-            files[part_name(bucket)] = messages
-            files[digests_name(bucket)] = digests_table(digests)
-            part = {"rows": messages.num_rows, "digest": digest_of_namespaces(digests)}
+        parts: dict[RowKind, dict[str, Any]] = {}
+        for kind in get_args(RowKind):
+            rows = spilled(folders, kind, bucket)
+            if rows is not None:
+                table, digests = _numbered(kind, rows)
+                files[part_name(kind, bucket)] = table
+                files[digests_name(kind, bucket)] = digests_table(digests)
+                parts[kind] = {"rows": table.num_rows, "digest": digest_of_namespaces(digests)}
         results = spilled(folders, "results", bucket)
         if results is not None:
             files[f"outcomes-{bucket:05d}.parquet"] = _outcome_table(results)
@@ -286,7 +318,7 @@ class Shuffle:
             if rejects.num_rows:
                 files[f"rejects-{bucket:05d}.parquet"] = rejects
         listed = {name: write_file(folder / name, table) for name, table in files.items()}
-        return {"folder": folder.name, "files": listed, "part": part}
+        return {"folder": folder.name, "files": listed, "parts": parts}
 
 
 def _fresh_folder(workspace: Path) -> Path:
@@ -295,7 +327,7 @@ def _fresh_folder(workspace: Path) -> Path:
     return folder
 
 
-def _result(item: Message | Dropped, row_id: str) -> dict[str, Any]:
+def _result(item: Message | AgentRun | Dropped, row_id: str) -> dict[str, Any]:
     """Return what became of a log row: the columns of OUTCOME, and `raw` for REJECT."""
     result = {"namespace": item.namespace, "row_id": row_id}
     if isinstance(item, Dropped):
@@ -314,12 +346,30 @@ def _refuse_many_rejects(outcomes: Counter[str], faults: Counter[str], config: I
         )
 
 
-def _number_by_file(table: pa.Table) -> pa.Table:
-    """Give equal messages of one file their own ids; rows of a file are neighbours."""
-    numbers = table.column("row").to_numpy() // FILE_ROWS
+class _Kept(NamedTuple):
+    schema: TableSchema
+    row: str
+    """The column that numbers rows."""
+    number: Callable[[pa.Table], pa.Table]
+    """Tells equal rows of a file apart."""
+
+
+_KEPT: Mapping[RowKind, _Kept] = MappingProxyType(
+    {
+        "messages": _Kept(MESSAGE, "row", number_equals),
+        "runs": _Kept(IMPORTED_RUN, "sequence", number_equal_runs),
+    }
+)
+
+
+def _numbered(kind: RowKind, table: pa.Table) -> tuple[pa.Table, dict[str, str]]:
+    """Give equal rows of one file their own ids, and return the digest of each namespace; a file's are neighbours."""
+    schema, row, number = _KEPT[kind]
+    numbers = table.column(row).to_numpy() // FILE_ROWS
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    by_file: Iterable[pa.Table] = (number_equals(table.slice(start, stop - start)) for start, stop in pairwise(bounds))
-    return conform(pa.concat_tables(by_file), MESSAGE)
+    by_file: Iterable[pa.Table] = (number(table.slice(start, stop - start)) for start, stop in pairwise(bounds))
+    found = conform(pa.concat_tables(by_file), schema)
+    return found, namespace_digests(found, schema)
 
 
 def _stage_columns(results: pa.Table) -> dict[str, Any]:

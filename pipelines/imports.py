@@ -1,4 +1,4 @@
-"""What a store has imported: numbered entries, each with an output that holds its messages by bucket.
+"""What a store has imported: numbered entries, each with an output that holds its messages and runs by bucket.
 
 An import cannot be made from anything else in the store. Damage to it is refused with the names of its logs; importing
 them again writes the same files to the same place.
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,11 +16,12 @@ from pydantic import BaseModel, Field
 
 from hgmem_core.lineage import select
 from pipelines.files import StoreError, damage_of, read_as
+from pipelines.spill import RowKind
 from pipelines.store import Output, Store
 
 
 class Part(BaseModel, frozen=True, strict=True):
-    """How many messages of a bucket an import holds, and the digest of what they say."""
+    """How many messages, or runs, of a bucket an import holds, and the digest of what they say."""
 
     rows: int
     digest: str
@@ -33,15 +34,26 @@ class Entry(BaseModel, frozen=True, strict=True):
         identity: The name of the import's output.
         files: What each log file is known by: its bytes and the settings it was read with.
         logs: The path that each file had.
-        parts: By bucket.
-        ingested_at: The time of the import, kept with every message.
+        parts: Its messages, by bucket.
+        runs: Its runs of agents, by bucket; an import without any does not say so.
+        ingested_at: The time of the import, kept with every message and run.
     """
 
     identity: Annotated[str, Field(alias="import", pattern="^[0-9a-f]{32}$")]
     files: list[str]
     logs: list[str] = []
     parts: dict[int, Part]
+    runs: dict[int, Part] = {}
     ingested_at: datetime
+
+    def parts_of(self, kind: RowKind) -> Mapping[int, Part]:
+        """Return its messages or its runs, by bucket."""
+        return self.parts if kind == "messages" else self.runs
+
+    @property
+    def rows(self) -> int:
+        """How many messages and runs it holds."""
+        return sum(part.rows for parts in (self.parts, self.runs) for part in parts.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +74,14 @@ class Import:
         output = store.find(self.folder)
         if output is None:
             raise StoreError(self.again(f"{self.folder / 'manifest.json'} is missing or damaged"))
-        if output.manifest.get("parts") != self.parts_json():
+        if parts_json(output.manifest.get("parts"), output.manifest.get("runs")) != self.parts_json():
             raise StoreError(self.again(f"{self.path} and {self.folder / 'manifest.json'} tell different parts"))
         return output
 
-    def parts_json(self) -> dict[str, dict[str, object]]:
+    def parts_json(self) -> dict[str, Any]:
         """Return its parts as manifests hold them."""
-        return {str(bucket): part.model_dump() for bucket, part in self.entry.parts.items()}
+        every = (self.entry.parts_of(kind) for kind in get_args(RowKind))
+        return parts_json(*({str(bucket): part.model_dump() for bucket, part in own.items()} for own in every))
 
     def is_damaged(self, store: Store) -> bool:
         """Say whether any of its files is missing, truncated or altered; reads them all."""
@@ -83,49 +96,56 @@ class Import:
         return f"{damage}. The store cannot make it anew: import again {logs}, unchanged and together, or restore it"
 
 
+def parts_json(messages: object, runs: object) -> dict[str, Any]:
+    """Return the parts of an import as manifests hold them: of one without runs nothing is said of any."""
+    return {"parts": messages, **({"runs": runs} if runs else {})}
+
+
 @dataclass(frozen=True, slots=True)
 class ImportedPart:
-    """What one import holds of one bucket.
+    """The messages, or the runs, that one import holds of one bucket.
 
     Attributes:
         origin: The import.
+        kind: Which of the two.
         bucket: The bucket.
         files: The size and sha256 of its files, as the import's manifest lists them.
         fault: Why nothing can be read of it; None if it can.
     """
 
     origin: Import
+    kind: RowKind
     bucket: int
     files: Mapping[str, Mapping[str, Any]]
     fault: str | None
 
     @property
     def rows(self) -> int:
-        """How many messages."""
-        return self.origin.entry.parts[self.bucket].rows
+        """How many messages or runs."""
+        return self.origin.entry.parts_of(self.kind)[self.bucket].rows
 
     @property
     def digest(self) -> str:
         """What they say; the time of the import does not count."""
-        return self.origin.entry.parts[self.bucket].digest
+        return self.origin.entry.parts_of(self.kind)[self.bucket].digest
 
     def digests(self) -> Mapping[str, str]:
-        """Return the digest of what the messages of each namespace say.
+        """Return the digest of what the rows of each namespace say.
 
         Raises:
             StoreError: The file is not as it was written; names the logs to import again.
         """
-        names, digests = self._table(digests_name(self.bucket)).columns
+        names, digests = self._table(digests_name(self.kind, self.bucket)).columns
         return dict(zip(names.to_pylist(), digests.to_pylist(), strict=True))
 
     def read(self, namespaces: Set[str] | None = None) -> pa.Table:
-        """Return its MESSAGE rows, or those of some namespaces.
+        """Return its MESSAGE or TRAJECTORY rows, or those of some namespaces.
 
         Raises:
             StoreError: The file is not as it was written; names the logs to import again.
         """
-        messages = self._table(part_name(self.bucket))
-        return messages if namespaces is None else select(messages, namespaces)
+        rows = self._table(part_name(self.kind, self.bucket))
+        return rows if namespaces is None else select(rows, namespaces)
 
     def _table(self, name: str) -> pa.Table:
         if self.fault:
@@ -138,19 +158,19 @@ class ImportedPart:
 
 
 def digests_table(digests: Mapping[str, str]) -> pa.Table:
-    """Return the digests of a bucket's namespaces as an import keeps them, beside their messages."""
+    """Return the digests of a bucket's namespaces as an import keeps them, beside their rows."""
     columns = {"namespace": list(digests), "digest": list(digests.values())}
     return pa.table({name: pa.array(column, pa.large_string()) for name, column in columns.items()})
 
 
-def digests_name(bucket: int) -> str:
+def digests_name(kind: RowKind, bucket: int) -> str:
     """Return the name of a bucket's digests in an import's output."""
-    return f"digests-{bucket:05d}.parquet"
+    return f"{'digests' if kind == 'messages' else 'run-digests'}-{bucket:05d}.parquet"
 
 
-def part_name(bucket: int) -> str:
+def part_name(kind: RowKind, bucket: int) -> str:
     """Return the name of a bucket's file in an import's output."""
-    return f"bucket-{bucket:05d}.parquet"
+    return f"{'bucket' if kind == 'messages' else 'runs'}-{bucket:05d}.parquet"
 
 
 def read_imports(store: Store) -> list[Import]:
@@ -182,14 +202,15 @@ def imported_parts(store: Store, imports: Sequence[Import]) -> dict[int, list[Im
             files = one.output(store).manifest["files"]
         except StoreError as error:
             fault = str(error)  # it matters to those buckets alone that are to be built again
-        for bucket in one.entry.parts:
-            names = (part_name(bucket), digests_name(bucket))
-            listed = {name: files[name] for name in names if name in files}
-            parts.setdefault(bucket, []).append(ImportedPart(one, bucket, listed, fault))
+        for kind in get_args(RowKind):
+            for bucket in one.entry.parts_of(kind):
+                names = (part_name(kind, bucket), digests_name(kind, bucket))
+                listed = {name: files[name] for name in names if name in files}
+                parts.setdefault(bucket, []).append(ImportedPart(one, kind, bucket, listed, fault))
     if not parts and imports:
         raise StoreError(
-            f"{store.root} holds no messages: no row of what was imported had a text or an attachment; "
-            "check `columns.text` of the input"
+            f"{store.root} holds no messages: no row of what was imported had a text or an attachment, and no run of "
+            "an agent had a step; check `columns.text` of the input"
         )
     if not parts:
         raise StoreError(f"{store.root} holds no messages yet; import a log first")

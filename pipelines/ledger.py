@@ -32,8 +32,8 @@ def ledger(store: Store, prices: PriceConfig, by: Sequence[str] = ("stage",)) ->
 
     Returns:
         The columns of `by`; `calls`; `refused`; `in_reasoning`, answers that lay in the reasoning; tokens and summed
-        seconds; `cost`; `rows` that the stage had to decide for the current version (turns, episodes or facts, of which
-        one call may decide many), the `passes` over them, and their `fallbacks`.
+        seconds; `cost`; `rows` that the stage had to decide for the current version (turns, episodes, facts or runs, of
+        which one call may decide many), the `passes` over them, and their `fallbacks`.
     """
     sums = [pl.col(name).fill_null(0).sum() for name in _SUMS]
     refused, in_reasoning = (
@@ -82,7 +82,8 @@ def _outcome_files(store: Store) -> Iterator[Path]:
         version = open_version(store)
     except VersionError:  # nothing was published yet
         return
-    for about in version.manifest["buckets"].values():
+    skills = version.manifest.get("skills", {"buckets": {}})
+    for about in (*version.manifest["buckets"].values(), *skills["buckets"].values()):
         index = store.find(store.root / about["folder"])
         made_from = index.manifest["made_from"] if index else {}
         for stage in MODEL_STAGES:

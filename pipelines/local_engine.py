@@ -9,8 +9,9 @@ from hgmem_core.embeddings import encode_by_namespace
 from hgmem_core.encoding import Encoder, Vectors
 from pipelines.calls import Calls, Spent
 from pipelines.chat_model import ChatModel
-from pipelines.engine import BuildJob, Kind, Watch, Work
-from pipelines.stages import TUNED_STAGE, Texts, index_of_bucket
+from pipelines.engine import BuildJob, Indexes, Kind, Watch, Work
+from pipelines.stages import TUNED_STAGE, index_of_bucket
+from pipelines.steps import Texts
 from pipelines.store import Output
 
 Result = TypeVar("Result")
@@ -33,10 +34,10 @@ class LocalEngine:
         del kind  # threads share what the process has
         yield from self._map(work, items, self.workers_here, _nothing)
 
-    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> dict[int, Output]:
+    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> Indexes:
         """Build every bucket; see `pipelines.engine.Engine`."""
 
-        def work(bucket: int) -> Output:
+        def work(bucket: int) -> dict[str, Output]:
             runner = job.runner(bucket, watch.record)
             answers = _Answers(job, bucket, encoder, chat, watch)
             return index_of_bucket(runner, job.config, job.encoder, job.tuned, job.parts[bucket], answers)
@@ -78,7 +79,7 @@ class _Answers:
         self._watch = watch
 
     def encode(self, waiting: list[Texts]) -> list[Vectors]:
-        """See `pipelines.stages.Answers`."""
+        """See `pipelines.steps.Answers`."""
         vectors = []
         for texts in waiting:
             tuned = self._tuned
@@ -88,7 +89,7 @@ class _Answers:
         return vectors
 
     def ask(self, requests: list[Request]) -> list[Reply]:
-        """See `pipelines.stages.Answers`."""
+        """See `pipelines.steps.Answers`."""
         if self._chat is None:
             raise ValueError("this configuration asks a language model, and none was opened")
         found = self._calls.find(requests)

@@ -114,21 +114,15 @@ def check_columns(path: str, input: InputConfig) -> None:
     row by row: one of the first 100 rows must have it.
 
     Raises:
-        LogFileError: Names the column, the file, and the columns there are; or says that the file holds runs of agents,
-            which are no messages; or see `open_rows`.
+        LogFileError: Names the column, the file, and the columns there are; or see `open_rows`.
     """
-    if input.format in get_args(TrajectoryFormat):
-        raise LogFileError(
-            f"{path}: the format {input.format!r} is one of agents' runs, and messages are wanted here; "
-            "correct `format`, or take it out of the inputs"
-        )
     if input.format == "locomo":
         return
     try:
         wanted = template_fields(input.namespace)
     except ValueError as error:
         raise LogFileError(f"{path}: {error}") from error
-    if input.format in ("openai", "hotpotqa", "musique"):
+    if input.format in ("openai", "hotpotqa", "musique", *get_args(TrajectoryFormat)):
         return
     wanted = [*(name for name in input.columns.model_dump().values() if name), *wanted]
     if input.format == "jsonl":

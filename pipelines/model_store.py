@@ -81,9 +81,13 @@ def save_model(folder: Path, name: str, trained: Trained, about: Mapping[str, An
     own = model_folder(folder, name)
     own.mkdir(parents=True, exist_ok=True)
     content = save({key: array.copy() for key, array in sorted(trained.as_dict().items())})
-    listed = write_file(own / ".unfinished", content)
-    arrays = f"{listed['sha256'][:16]}.safetensors"
-    (own / ".unfinished").replace(own / arrays)
+    draft = own / ".unfinished"
+    try:
+        listed = write_file(draft, content)
+        arrays = f"{listed['sha256'][:16]}.safetensors"
+        draft.replace(own / arrays)
+    finally:
+        draft.unlink(missing_ok=True)  # a full disk is not left fuller
     manifest = {
         **_SOFTWARE,
         **about,
@@ -105,10 +109,16 @@ def models_for(folder: str, version: Version) -> dict[str, Trained]:
     Raises:
         TrainedModelError: See `open_models`.
     """
-    if not folder:
-        return {}
-    models = open_models(Path(folder), version.manifest["encoder"], version.tuned_encoder)
-    return {name: model.trained for name, model in models.items()}
+    return {name: model.trained for name, model in stored_for(folder, version).items()}
+
+
+def stored_for(folder: str, version: Version) -> dict[str, StoredModel]:
+    """Return the same with what their manifests say of them.
+
+    Raises:
+        TrainedModelError: See `open_models`.
+    """
+    return open_models(Path(folder), version.manifest["encoder"], version.tuned_encoder) if folder else {}
 
 
 def open_models(
@@ -126,7 +136,8 @@ def open_models(
     """
     manifests = _manifests(folder)
     if not manifests:
-        raise TrainedModelError(f"{folder} holds no model; train one into it, with python -m jobs.train")
+        inside = f": it is itself a model, name {folder.parent}" if (folder / "manifest.json").is_file() else ""
+        raise TrainedModelError(f"{folder} holds no model{inside or '; train one into it, with python -m jobs.train'}")
     models = (_open_model(path, encoder, tuned) for path in manifests)
     return {model.name: model for model in models}
 
@@ -142,6 +153,9 @@ def _open_model(path: Path, encoder: Mapping[str, Any], tuned: Mapping[str, Any]
     other = {name: manifest.get(name) for name, ours in _SOFTWARE.items() if manifest.get(name) != ours}
     if other:
         raise TrainedModelError(f"{path} has {other}, this software reads {dict(_SOFTWARE)}; train the model again")
+    missing = [name for name in ("encoder", "recipe", "features", "arrays") if name not in manifest]
+    if missing or not isinstance(manifest["recipe"], str):
+        raise TrainedModelError(f"{path} does not say {', '.join(missing) or 'which recipe'}; train the model again")
     known = manifest["encoder"]
     differing = [
         f"{name}: model has {known.get(name)!r}, encoder has {encoder.get(name)!r}"

@@ -21,7 +21,7 @@ from hgmem_core.encoding import Encoder
 from hgmem_core.evaluation import question_scores
 from hgmem_core.hage_training import WalkTraining
 from hgmem_core.ids import content_id
-from hgmem_core.recipes import RECIPES, LearnedFlat, Routed
+from hgmem_core.recipes import RECIPES, LearnedFlat, Routed, needs_tuned
 from hgmem_core.tasks.task import Questions, Task, TaskError
 from hgmem_core.trained import Trained, TrainedModelError
 from hgmem_core.training_run import Arrays
@@ -143,6 +143,10 @@ def train_model(
     recipe = RECIPES[name]
     check_place(folder, name, version)
     retriever = Retriever(version, encoder, tuned=tuned_vectors(config.encoder, encoder.identity))
+    if needs_tuned(recipe) and not retriever.asks_tuned:
+        raise TrainedModelError(
+            f"recipe {name!r} reads tuned vectors: name the folder of a tuned encoder or of heads as encoder.tuned"
+        )
     examples = examples_of(retriever, task.questions, task.groups[task.learned_from])
     split = split_examples(examples, validation)
     trainer = Trainer(config.run.train)

@@ -20,7 +20,7 @@ from hgmem_core.encoding import Encoder, Vectors, encode_documents, windows
 from hgmem_core.ids import digest_of_parts
 from hgmem_core.schemas import namespace_ranges
 from hgmem_core.vector_rows import vectors_of
-from pipelines.stages import Texts
+from pipelines.steps import Texts
 from pipelines.store import DamagedOutput, Output, Store
 
 UNIT_TEXTS = 2_048

@@ -11,7 +11,10 @@ from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.index import INDEX_REVISION
 from hgmem_core.recipes import DEFAULT_RECIPE, RECIPES
 from hgmem_core.schemas import SCHEMA_VERSION
+from hgmem_core.skill_index import SKILL_INDEX_REVISION
+from hgmem_core.skill_recipes import SKILL_RECIPES
 from hgmem_core.tokens import TOKENS_REVISION
+from pipelines.engine import Indexes
 from pipelines.files import create_json, read_sealed, seal
 from pipelines.store import Output, Store
 from pipelines.versions import RELATION_LAYOUTS, Pointer, manifest_path, pointers, version_id
@@ -36,25 +39,29 @@ class Published:
 
 def publish(
     store: Store,
-    buckets: Mapping[int, Output],
+    indexes: Indexes,
     config: Config,
     encoder: EncoderIdentity,
     outcomes: Mapping[str, Mapping[str, int]],
     imports: int,
     tuned: Mapping[str, Any] | None = None,
 ) -> Published:
-    """Make a version of the buckets' index outputs, and the current one unless a newer or a chosen one is in place.
+    """Make a version of the buckets' indexes, and the current one unless a newer or a chosen one is in place.
 
     Args:
         store: Where.
-        buckets: The index output of each bucket.
+        indexes: Of each bucket.
         config: How it was built.
         encoder: What made its vectors.
         outcomes: What became of the rows of each stage.
         imports: The number of the last import that went into the outputs.
         tuned: What made its tuned vectors, if it has any; see `pipelines.tuned_vectors.Tuned`.
     """
-    manifest = {
+    turns, skills = (
+        {bucket: own[stage] for bucket, own in sorted(indexes.items()) if stage in own}
+        for stage in ("index", "index_skills")
+    )
+    manifest: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "software_version": __version__,
         "index_revision": INDEX_REVISION,
@@ -68,21 +75,33 @@ def publish(
         "default_recipe": DEFAULT_RECIPE,
         "store_buckets": store.buckets,
         **{
-            name: sum(output.manifest[name] for output in buckets.values())
+            name: sum(output.manifest[name] for output in turns.values())
             for name in ("namespaces", "turns", "episodes", "facts", "topics")
         },
         "outcomes": outcomes,
-        "buckets": {
-            str(bucket): {
-                "folder": output.folder.relative_to(store.root).as_posix(),
-                "files": output.manifest["files"],
-            }
-            for bucket, output in sorted(buckets.items())
-        },
+        "buckets": _listed(store, turns),
     }
+    if skills:
+        manifest["skills"] = {
+            "index_revision": SKILL_INDEX_REVISION,
+            "recipes": sorted(SKILL_RECIPES),
+            **{
+                name: sum(output.manifest[name] for output in skills.values())
+                for name in ("namespaces", "trajectories", "skills", "subtasks")
+            },
+            "buckets": _listed(store, skills),
+        }
     version = version_id(manifest)
     _write_manifest(manifest_path(store, version), {**manifest, "version": version})
     return _advance(store, version, imports)
+
+
+def _listed(store: Store, outputs: Mapping[int, Output]) -> dict[str, Any]:
+    """Return where the index of each bucket is, and its files."""
+    return {
+        str(bucket): {"folder": output.folder.relative_to(store.root).as_posix(), "files": output.manifest["files"]}
+        for bucket, output in outputs.items()
+    }
 
 
 def _advance(store: Store, version: str, imports: int) -> Published:
@@ -119,11 +138,13 @@ def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     try:
         create_json(path, seal(manifest))
     except FileExistsError:
-        if not _lists(path, manifest["buckets"]):
+        if not _lists(path, manifest):
             create_json(path, seal(manifest), replace=True)
 
 
-def _lists(path: Path, buckets: Mapping[str, Any]) -> bool:
+def _lists(path: Path, manifest: Mapping[str, Any]) -> bool:
     """Say whether an earlier manifest of the same version is intact and lists the files that are there now."""
     found = read_sealed(path)
-    return found is not None and found.get("version") == path.parent.name and found.get("buckets") == buckets
+    if found is None or found.get("version") != path.parent.name:
+        return False
+    return all(found.get(name) == manifest.get(name) for name in ("buckets", "skills"))

@@ -29,14 +29,15 @@ from hgmem_core.config import ResourcesConfig, RunConfig
 from hgmem_core.encoding import Encoder, Vectors
 from pipelines.calls import SAVED_TOGETHER, Answered, Calls, Spent
 from pipelines.chat_model import ChatModel
-from pipelines.engine import BuildJob, ClusterError, Kind, Watch, Work
+from pipelines.engine import BuildJob, ClusterError, Indexes, Kind, Watch, Work
 from pipelines.job_log import JobLog, Retried
 from pipelines.pieces import UNIT_TEXTS, Pieces, request_units, units_of
 from pipelines.preflight import check_software, software_versions
 from pipelines.progress import Progress
 from pipelines.ray_connection import connected, last_line, needed
 from pipelines.runner import Record
-from pipelines.stages import TUNED_STAGE, Texts, index_of_bucket
+from pipelines.stages import TUNED_STAGE, index_of_bucket
+from pipelines.steps import Texts
 from pipelines.store import DamagedOutput, Output, Store
 
 Item = TypeVar("Item", int, str)
@@ -92,10 +93,10 @@ class RayEngine:
         for row in self._rows(f"run.ray.{kind}", items, plan, 1 if kind == "imports" else _MOST_ITEMS):
             yield row["item"], json.loads(row["result"])
 
-    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> dict[int, Output]:
+    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> Indexes:
         """Build every bucket; see `pipelines.engine.Engine`."""
         advance = partial(_advance, ray.put(job))
-        done: dict[int, Output] = {}
+        done: dict[int, dict[str, Output]] = {}
         before: set[str] = set()
         while waiting := sorted(job.parts.keys() - done.keys()):
             units: dict[str, Waiting] = {}
@@ -103,8 +104,8 @@ class RayEngine:
                 for record in step["records"]:
                     watch.record(Record(**record))
                 units |= {name: Waiting(*about) for name, about in step["units"].items()}
-                if step["output"] is not None:
-                    done[bucket] = _output(job.store, step["output"])
+                if step["indexes"] is not None:
+                    done[bucket] = {stage: _output(job.store, stage, own) for stage, own in step["indexes"].items()}
             if before and before == units.keys():
                 raise ClusterError(
                     f"the answers to {len(units)} units, such as {min(units)}, were written to {job.store.root} "
@@ -278,7 +279,7 @@ class _Answers:
         self._taken: list[str] = []
 
     def encode(self, waiting: list[Texts]) -> list[Vectors]:
-        """See `pipelines.stages.Answers`."""
+        """See `pipelines.steps.Answers`."""
         self.drop()
         job, pieces = self._job, self._pieces
         encoders = {texts.stage: job.identity_of_encoder(texts.stage) for texts in waiting}
@@ -295,7 +296,7 @@ class _Answers:
         ]
 
     def ask(self, requests: list[Request]) -> list[Reply]:
-        """See `pipelines.stages.Answers`."""
+        """See `pipelines.steps.Answers`."""
         self.drop()
         found = self._calls.find(requests)
         missing = [request for place, request in enumerate(requests) if place not in found]
@@ -318,11 +319,11 @@ def _advance(reference: "ray.ObjectRef[BuildJob]", bucket: int) -> dict[str, Any
     job = _job(reference)
     records: list[Record] = []
     answers = _Answers(job, bucket)
-    step: dict[str, Any] = {"output": None, "units": {}}
+    step: dict[str, Any] = {"indexes": None, "units": {}}
     try:
         runner = job.runner(bucket, records.append)
-        output = index_of_bucket(runner, job.config, job.encoder, job.tuned, job.parts[bucket], answers)
-        step["output"] = f"{output.folder.parent.name}/{output.identity}"
+        indexes = index_of_bucket(runner, job.config, job.encoder, job.tuned, job.parts[bucket], answers)
+        step["indexes"] = {stage: output.identity for stage, output in indexes.items()}
         answers.drop()
     except _Unanswered as error:
         step["units"] = error.units
@@ -441,8 +442,8 @@ def check_here(driver: Mapping[str, str]) -> None:
     check_software(driver, {socket.gethostname(): _software_here()})
 
 
-def _output(store: Store, name: str) -> Output:
-    folder = store.output_folder(*name.split("/"))
+def _output(store: Store, stage: str, identity: str) -> Output:
+    folder = store.output_folder(stage, identity)
     output = store.find(folder)
     if output is None:
         raise ClusterError(

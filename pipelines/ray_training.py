@@ -5,11 +5,13 @@ is lost takes the others along; all begin again at the last checkpoint. A run th
 gone on with when it is started again: its folder holds the checkpoint.
 """
 
+import fcntl
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +28,7 @@ from safetensors.numpy import load_file, save_file
 
 from hgmem_core.config import RunConfig
 from hgmem_core.reinforce import AllReduce, one_thread
+from hgmem_core.trained import TrainedModelError
 from hgmem_core.training_run import Arrays, RunState, TrainingRun
 from pipelines.engine import ClusterError
 from pipelines.preflight import PreflightError
@@ -67,12 +70,13 @@ def train_on_ray(training: Training, folder: Path, config: RunConfig, progress: 
         progress: Told of epochs.
 
     Raises:
+        TrainedModelError: The same training is going on already.
         PreflightError: The cluster has no room for the workers, or is not as it should be.
         ClusterError: There is no Ray, workers were lost too often, or nothing was finished for too long.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    with connected(config, {}, folder, progress):
+    with _claimed(folder), connected(config, {}, folder, progress):
         _check_room(config)
         board = _Board.options(num_cpus=0).remote()  # type: ignore[attr-defined]
         # mypy sees Ray Train's first version, where these take and give other types.
@@ -99,6 +103,28 @@ def train_on_ray(training: Training, folder: Path, config: RunConfig, progress: 
                 f"checkpoint is kept in {folder}: run this again to go on from it, or remove the folder to begin anew"
             ) from error
         return done
+
+
+@contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Keep others of this machine from the same training; a process that ends, however it does, gives it back.
+
+    Raises:
+        TrainedModelError: Another one has it.
+    """
+    path = folder.with_name(f"{folder.name}.lock")
+    with path.open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise TrainedModelError(
+                f"the same training is going on already, with its checkpoints in {folder}: wait until it is over, or "
+                "end it"
+            ) from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _why(error: Exception) -> str:

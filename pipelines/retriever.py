@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hgmem_core.abstention import ABSTENTION, Abstainer, AbstainerError, Abstention, nothing_found
+from hgmem_core.config import SkillsConfig
 from hgmem_core.context import MOST_STATEMENTS, Context, assemble, statements_of
 from hgmem_core.encoding import Encoder, encode_queries
 from hgmem_core.evidence import find_evidence
@@ -25,6 +26,7 @@ from hgmem_core.search import Filters, Hit, hits_of, passing, rank_turns
 from hgmem_core.tokens import tokenizer
 from hgmem_core.trained import Trained, TrainedModelError
 from pipelines.encoders import token_counter
+from pipelines.skill_retriever import SkillResponse, SkillRetriever
 from pipelines.tuned_vectors import Tuned
 from pipelines.versions import Version, VersionError, check_encoder, check_tuned
 
@@ -120,6 +122,7 @@ class Retriever:
         self._analyst = analyst
         self._count_tokens = token_counter(encoder)
         self._tokenize = tokenizer(version.index.language)
+        self._skills = SkillRetriever(version, encoder, self._count_tokens)
         self._buckets: dict[int, IndexReader | None] = {}
         self._open: OrderedDict[str, NamespaceIndex] = OrderedDict()
         self._lock = threading.Lock()
@@ -287,6 +290,10 @@ class Retriever:
             timings["abstention"] = 1e3 * (time.perf_counter() - ended)
         said = ranking.reranked, ranking.rerank_failure, judged, failure
         return Response(self.version.id, found.name, hits, ranking.reason, timings, context, *said)
+
+    def skills(self, namespace: str, task: str, settings: SkillsConfig | None = None) -> SkillResponse:
+        """Find skills, mistakes and lessons for a task; see `pipelines.skill_retriever.SkillRetriever.search`."""
+        return self._skills.search(namespace, task, settings or SkillsConfig())
 
 
 def _told(

@@ -83,7 +83,7 @@ def _check_store(store: Store, config: Config, imports: list[Import], log: JobLo
     check_writable(store)
     known = {path for one in imports for path in one.entry.logs}
     new = log_bytes(path for path in _paths(config) if path not in known)
-    rows = sum(part.rows for one in imports for part in one.entry.parts.values())
+    rows = sum(one.entry.rows for one in imports)
     needed = disk_needed(new, 0 if current_version(store) else rows)
     free = check_disk(store.root, new // 4)
     log.write(Checked("disk", needed, free))

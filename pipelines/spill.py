@@ -18,7 +18,10 @@ RESULT = pa.schema([(name, pa.large_string()) for name in ("namespace", "row_id"
 """What became of a log row: OUTCOME without its stage, and the raw text of a refused row."""
 
 
-Kind = Literal["messages", "results"]
+RowKind = Literal["messages", "runs"]
+"""What a log holds: MESSAGE rows, or those of TRAJECTORY."""
+
+Kind = Literal[RowKind, "results"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _BUCKETS = b"hgmem.buckets"
@@ -42,9 +45,9 @@ class Spill:
         self._flushes = 0
         self._written: set[int] = set()
 
-    def add_messages(self, table: pa.Table) -> None:
-        """Add MESSAGE rows."""
-        self._add("messages", table)
+    def add_rows(self, kind: RowKind, table: pa.Table) -> None:
+        """Add what the log holds."""
+        self._add(kind, table)
 
     def add_outcomes(self, results: Sequence[Mapping[str, Any]]) -> None:
         """Add what became of log rows: the columns of `RESULT`; counts them."""
@@ -54,7 +57,7 @@ class Spill:
         columns = [pa.array([result[name] for result in results], pa.large_string()) for name in RESULT.names]
         self._add("results", pa.Table.from_arrays(columns, schema=RESULT))
 
-    def _add(self, kind: str, table: pa.Table) -> None:
+    def _add(self, kind: Kind, table: pa.Table) -> None:
         if not table.num_rows:
             return
         numbers = np.array([self._bucket(name) for name in table.column("namespace").to_pylist()])

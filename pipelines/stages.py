@@ -1,16 +1,14 @@
-"""The stages of one bucket, from its imports to its index."""
+"""The stages of one bucket: those of its turns, from imports to an index, and all of them in order."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, get_args
 
 import pyarrow as pa
 
-from hgmem_core import consolidate_llm, extract_llm, group_llm, relate_llm, segment_llm
-from hgmem_core.chat import Reply, Request
+from hgmem_core import consolidate_llm, extract_llm, group_llm, relate_llm, segment_llm, skills_llm
 from hgmem_core.config import Config, LlmStage
 from hgmem_core.consolidate import CONSOLIDATE_REVISION, consolidate
 from hgmem_core.dense import open_faiss, to_faiss
@@ -21,7 +19,7 @@ from hgmem_core.embeddings import (
     texts_of_turns,
     tuned_by_heads,
 )
-from hgmem_core.encoding import EncoderIdentity, Vectors
+from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.extract import EXTRACT_REVISION, extract
 from hgmem_core.graph import DENSE_FIELDS, LEVELS, GraphTables, dense_text
 from hgmem_core.group import GROUP_REVISION, group, words_of_episodes
@@ -50,6 +48,9 @@ from pipelines.chat_model import identity, terms_of
 from pipelines.files import open_arrow
 from pipelines.imports import ImportedPart
 from pipelines.runner import Produced, Runner, Stage
+from pipelines.skill_stages import SKILL_STAGES, SkillBuild
+from pipelines.spill import RowKind
+from pipelines.steps import Answers, Asking, Encoding, StageSteps, Steps, Tables, Texts, answered, produced
 from pipelines.store import DamagedOutput, Output, Payload
 from pipelines.tuned_vectors import Tuned
 
@@ -60,6 +61,8 @@ PROMPTS: Mapping[LlmStage, Prompt] = MappingProxyType(
         "consolidate": consolidate_llm.PROMPT,
         "group": group_llm.PROMPT,
         "relate": relate_llm.PROMPT,
+        "decompose": skills_llm.DECOMPOSE,
+        "skills": skills_llm.DISTIL,
     }
 )
 """Of the stages that a language model takes part in."""
@@ -68,55 +71,25 @@ STAGES = (
     "merge", "encode_turns", "segment", "extract", "encode_facts", "encode_episodes", "consolidate", "group",
     "encode_topics", "propagate", "relate", "encode_tuned", "index",
 )  # fmt: skip
-"""In order."""
+"""Of turns, in order."""
 
 TUNED_STAGE = "encode_tuned"
 """Left out where nobody asked for tuned vectors."""
 
 
 def stages_of(tuned: Tuned | None) -> tuple[str, ...]:
-    """Return the stages of a build that makes such tuned vectors, or none."""
+    """Return the stages of turns of a build that makes such tuned vectors, or none."""
     return tuple(stage for stage in STAGES if tuned is not None or stage != TUNED_STAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """Texts that a bucket needs the vectors of before it can go on.
-
-    Attributes:
-        stage: The stage that is waiting.
-        nodes: Namespace and id of each, sorted by namespace.
-        texts: What the encoder is to see of each.
-    """
-
-    stage: str
-    nodes: pa.Table
-    texts: Sequence[str]
-
-
-class Answers(Protocol):
-    """Whoever answers what a bucket waits for."""
-
-    def encode(self, waiting: list[Texts]) -> list[Vectors]:
-        """Return the vectors of each text, float32 `[len(texts), dimension]`."""
-        ...
-
-    def ask(self, requests: list[Request]) -> list[Reply]:
-        """Return a language model's reply to each request."""
-        ...
-
-
-Steps: TypeAlias = Generator[list[Texts] | list[Request], Any, Output]
-"""The build of a bucket: gives out texts or requests, takes their vectors or replies, and ends with its index."""
-
-Made = TypeVar("Made")
-
-Asking: TypeAlias = Generator[list[Request], list[Reply], Made]
-"""A stage that may ask a language model on its way."""
+def stage_count(parts: Sequence[ImportedPart], tuned: Tuned | None) -> int:
+    """Count the stages of a bucket that has such parts."""
+    kinds = {part.kind for part in parts}
+    return len(stages_of(tuned)) * ("messages" in kinds) + len(SKILL_STAGES) * ("runs" in kinds)
 
 
 class BucketBuild:
-    """The stages of one bucket, in order; each is a pure function of the tables before it."""
+    """The stages of one bucket's turns, in order; each is a pure function of the tables before it."""
 
     def __init__(self, runner: Runner, config: Config, encoder: EncoderIdentity, tuned: Tuned | None) -> None:
         """Describe the stages: what in the configuration decides the output of each."""
@@ -147,6 +120,7 @@ class BucketBuild:
             slices[TUNED_STAGE] = (EMBEDDINGS_REVISION, {**encode, "model": tuned.identity})
             slices["index"][1]["tuned_dimension"] = tuned.dimension
         self._stages = {name: Stage(name, *slices[name]) for name in stages_of(tuned)}
+        self._steps = StageSteps(runner, self._stages, self._embedding)
 
     @property
     def _terms(self) -> Terms:
@@ -172,24 +146,26 @@ class BucketBuild:
             if llm.decides(stage)
         }
 
-    def steps(self, parts: Sequence[ImportedPart]) -> Steps:
-        """Run every stage on the bucket's imports and return its index.
+    def steps(self, parts: Sequence[ImportedPart]) -> Steps[Output]:
+        """Run every stage on the messages of the bucket's imports and return its index.
 
         Raises:
             DamagedOutput: Something made earlier is not as it was written.
         """
         turns = self._runner.make(self._stages["merge"], parts, lambda fresh: _merge(parts, fresh))
-        [turn_vectors] = yield from self._encode({"turn": turns})
-        episodes = yield from self._after("segment", [turns, turn_vectors], self._segment)
-        drafts = yield from self._after("extract", [turns, episodes, turn_vectors], self._extract)
-        fact_vectors, episode_vectors = yield from self._encode({"fact": drafts, "episode": episodes})
-        facts = yield from self._after("consolidate", [drafts, fact_vectors, turns], self._consolidate)
-        topics = yield from self._after("group", [episodes, episode_vectors, drafts], self._group)
-        [topic_vectors] = yield from self._encode({"topic": topics})
+        [turn_vectors] = yield from self._steps.encode({"turn": [turns]}, self._texts)
+        episodes = yield from self._steps.after("segment", [turns, turn_vectors], self._segment)
+        drafts = yield from self._steps.after("extract", [turns, episodes, turn_vectors], self._extract)
+        fact_vectors, episode_vectors = yield from self._steps.encode(
+            {"fact": [drafts], "episode": [episodes]}, self._texts
+        )
+        facts = yield from self._steps.after("consolidate", [drafts, fact_vectors, turns], self._consolidate)
+        topics = yield from self._steps.after("group", [episodes, episode_vectors, drafts], self._group)
+        [topic_vectors] = yield from self._steps.encode({"topic": [topics]}, self._texts)
         vectors = [fact_vectors, episode_vectors, topic_vectors]
-        propagated = yield from self._after("propagate", [facts, topics, *vectors], self._propagate)
+        propagated = yield from self._steps.after("propagate", [facts, topics, *vectors], self._propagate)
         said = [turns, turn_vectors, facts, fact_vectors, topics]
-        relations = yield from self._after("relate", said, self._relate)
+        relations = yield from self._steps.after("relate", said, self._relate)
         tables = {
             "merge": turns, "encode_turns": turn_vectors, "segment": episodes, "extract": drafts,
             "encode_facts": fact_vectors, "encode_episodes": episode_vectors, "consolidate": facts, "group": topics,
@@ -199,53 +175,23 @@ class BucketBuild:
             tables[TUNED_STAGE] = yield from self._encode_tuned(self._tuned, turns, turn_vectors)
         return self._runner.sound(self._index(tables))
 
-    def _after(self, stage: str, inputs: Sequence[Output], work: Callable[..., Asking[Produced]]) -> Asking[Output]:
-        task = self._runner.begin(self._stages[stage], inputs)
-        if isinstance(task, Output):
-            return task
-        produced = yield from work(*(_Tables(self._runner, output, task.fresh) for output in inputs))
-        return self._runner.finish(task, produced)
-
-    def _encode(self, nodes: Mapping[str, Output]) -> Generator[list[Texts], list[Vectors], list[Output]]:
-        """Encode the nodes of some levels; texts of all of them are given out at once."""
-        stages = {level: self._stages[f"encode_{level}s"] for level in nodes}
-        tasks = {level: self._runner.begin(stages[level], [output]) for level, output in nodes.items()}
-        waiting = {
-            level: self._texts(level, _Tables(self._runner, nodes[level], task.fresh))
-            for level, task in tasks.items()
-            if not isinstance(task, Output)
-        }
-        answers = iter((yield list(waiting.values())) if waiting else [])
-        outputs = []
-        for level, task in tasks.items():
-            if isinstance(task, Output):
-                outputs.append(task)
-            else:
-                embeddings, outcomes = embedding_rows(level, waiting[level].nodes, next(answers))
-                outputs.append(
-                    self._runner.finish(task, _produced({"embeddings": (embeddings, self._embedding)}, outcomes))
-                )
-        return outputs
-
-    def _encode_tuned(
-        self, tuned: Tuned, turns: Output, turn_vectors: Output
-    ) -> Generator[list[Texts], list[Vectors], Output]:
+    def _encode_tuned(self, tuned: Tuned, turns: Output, turn_vectors: Output) -> Encoding[Output]:
         """Make the tuned vectors of turns: of their texts with context, or by heads of the vectors that there are."""
         task = self._runner.begin(self._stages[TUNED_STAGE], [turns] if tuned.heads is None else [turns, turn_vectors])
         if isinstance(task, Output):
             return task
-        table = _Tables(self._runner, turns, task.fresh)["turns"]
+        table = Tables(self._runner, turns, task.fresh)["turns"]
         nodes = table.select(["namespace", "turn_id"])
         if tuned.heads is None:
             [vectors] = yield [Texts(TUNED_STAGE, nodes, texts_of_turns(table, context_texts))]
         else:
-            embeddings = _Tables(self._runner, turn_vectors, task.fresh)["embeddings"]
+            embeddings = Tables(self._runner, turn_vectors, task.fresh)["embeddings"]
             vectors = tuned_by_heads(table, embeddings, tuned.heads)
         made, outcomes = embedding_rows("turn", nodes, vectors, "tuned")
-        return self._runner.finish(task, _produced({"embeddings": (made, embedding_schema(tuned.dimension))}, outcomes))
+        return self._runner.finish(task, produced({"embeddings": (made, embedding_schema(tuned.dimension))}, outcomes))
 
-    def _texts(self, level: str, nodes: "_Tables") -> Texts:
-        table = nodes[f"{level}s"]
+    def _texts(self, level: str, nodes: Sequence[Tables]) -> Texts:
+        table = nodes[0][f"{level}s"]
         if level == "turn":
             texts = texts_of_turns(table)
         else:
@@ -253,59 +199,59 @@ class BucketBuild:
             texts = [dense_text(known, row) for row in table.select(DENSE_FIELDS[known]).to_pylist()]
         return Texts(f"encode_{level}s", table.select(["namespace", f"{level}_id"]), texts)
 
-    def _segment(self, turns: "_Tables", vectors: "_Tables") -> Asking[Produced]:
+    def _segment(self, turns: Tables, vectors: Tables) -> Asking[Produced]:
         language, llm = self._config.index.language, self._config.llm
         tables = turns["turns"], vectors["embeddings"]
         if not llm.decides("segment"):
             episodes, outcomes = segment(*tables, self._config.segment, language)
-            return _produced({"episodes": (episodes, EPISODE)}, outcomes)
+            return produced({"episodes": (episodes, EPISODE)}, outcomes)
         window = llm.window_turns, llm.window_overlap
         made = yield from segment_llm.segment_llm(*tables, self._config.segment, language, window, self._terms)
-        return _produced({"episodes": (made.episodes, EPISODE)}, made.outcomes, made.rejects)
+        return produced({"episodes": (made.episodes, EPISODE)}, made.outcomes, made.rejects)
 
-    def _extract(self, turns: "_Tables", episodes: "_Tables", vectors: "_Tables") -> Asking[Produced]:
+    def _extract(self, turns: Tables, episodes: Tables, vectors: Tables) -> Asking[Produced]:
         tables = turns["turns"], episodes["episodes"], vectors["embeddings"]
         settings = self._config.extract, self._config.index.language
         if not self._config.llm.decides("extract"):
             facts, incidences, outcomes = extract(*tables, *settings)
-            return _produced(_facts(facts, incidences, CAUSE.empty()), outcomes)
+            return produced(_facts(facts, incidences, CAUSE.empty()), outcomes)
         made = yield from extract_llm.extract_llm(*tables, *settings, self._terms)
-        return _produced(_facts(made.facts, made.incidences, made.causes), made.outcomes, made.rejects)
+        return produced(_facts(made.facts, made.incidences, made.causes), made.outcomes, made.rejects)
 
-    def _consolidate(self, drafts: "_Tables", vectors: "_Tables", turns: "_Tables") -> Asking[Produced]:
+    def _consolidate(self, drafts: Tables, vectors: Tables, turns: Tables) -> Asking[Produced]:
         llm = self._config.llm
         tables = drafts["facts"], vectors["embeddings"], drafts["incidences"], turns["turns"]
         if not llm.decides("consolidate"):
             facts, incidences, outcomes = consolidate(*tables, self._config.consolidate)
             causes = consolidate_llm.moved_causes(drafts["causes"], outcomes)
-            return _produced(_facts(facts, incidences, causes), outcomes)
+            return produced(_facts(facts, incidences, causes), outcomes)
         settings = self._config.consolidate, llm.pair_cosine, self._terms
         made = yield from consolidate_llm.consolidate_llm(*tables, drafts["causes"], *settings)
-        return _produced(_facts(made.facts, made.incidences, made.causes), made.outcomes, made.rejects)
+        return produced(_facts(made.facts, made.incidences, made.causes), made.outcomes, made.rejects)
 
-    def _group(self, episodes: "_Tables", vectors: "_Tables", drafts: "_Tables") -> Asking[Produced]:
+    def _group(self, episodes: Tables, vectors: Tables, drafts: Tables) -> Asking[Produced]:
         facts, members = drafts["facts"], drafts["incidences"]
         names = {episode: set(found) for episode, found in words_of_episodes(facts, members, "entities").items()}
         keywords = words_of_episodes(facts, members, "keywords")
         tables = episodes["episodes"], vectors["embeddings"], names, keywords, self._config.group
         if not self._config.llm.decides("group"):
             topics, incidences, outcomes = group(*tables)
-            return _produced({"topics": (topics, TOPIC), "incidences": (incidences, INCIDENCE)}, outcomes)
+            return produced({"topics": (topics, TOPIC), "incidences": (incidences, INCIDENCE)}, outcomes)
         made = yield from group_llm.group_llm(*tables, self._terms)
         named = {"topics": (made.topics, TOPIC), "incidences": (made.incidences, INCIDENCE)}
-        return _produced(named, made.outcomes, made.rejects)
+        return produced(named, made.outcomes, made.rejects)
 
-    def _propagate(self, facts: "_Tables", topics: "_Tables", *vectors: "_Tables") -> Asking[Produced]:
+    def _propagate(self, facts: Tables, topics: Tables, *vectors: Tables) -> Asking[Produced]:
         yield from ()
         base = pa.concat_tables([tables["embeddings"] for tables in vectors])
         incidences = pa.concat_tables([tables["incidences"] for tables in (facts, topics)])
         settings = self._config.propagate
         moved = propagate(base, incidences, settings.weight, settings.aggregation)
         outcomes = ok_outcomes("propagate", base.column("namespace"), base.column("node_id"))
-        return _produced({"embeddings": (moved, self._embedding)}, outcomes)
+        return produced({"embeddings": (moved, self._embedding)}, outcomes)
 
     def _relate(
-        self, turns: "_Tables", turn_vectors: "_Tables", facts: "_Tables", fact_vectors: "_Tables", topics: "_Tables"
+        self, turns: Tables, turn_vectors: Tables, facts: Tables, fact_vectors: Tables, topics: Tables
     ) -> Asking[Produced]:
         tables = RelateTables(
             turns=turns["turns"],
@@ -318,16 +264,16 @@ class BucketBuild:
         settings, llm = (self._config.relate, self._config.index.language), self._config.llm
         if not llm.decides("relate"):
             *relations, outcomes = relate(tables, *settings)
-            return _produced(_relations(*relations), outcomes)
+            return produced(_relations(*relations), outcomes)
         made = yield from relate_llm.relate_llm(tables, *settings, llm.max_relations, self._terms)
-        return _produced(_relations(made.turn_relations, made.fact_relations), made.outcomes, made.rejects)
+        return produced(_relations(made.turn_relations, made.fact_relations), made.outcomes, made.rejects)
 
     def _index(self, made: Mapping[str, Output]) -> Output:
         """Index a bucket; the manifest tells which outputs the index was made from, for the build after this one."""
         task = self._runner.begin(self._stages["index"], [made[name] for name in made if name != "extract"])
         if isinstance(task, Output):
             return task
-        tables = {name: _Tables(self._runner, output, task.fresh) for name, output in made.items()}
+        tables = {name: Tables(self._runner, output, task.fresh) for name, output in made.items()}
         vectors = [tables[f"encode_{level}s"]["embeddings"] for level in ("fact", "episode", "topic")]
         graph = GraphTables(
             topics=tables["group"]["topics"],
@@ -345,33 +291,16 @@ class BucketBuild:
         outcomes = ok_outcomes("index", turns.column("namespace"), turns.column("turn_id"))
         about = {"made_from": {stage: output.identity for stage, output in made.items()}}
 
-        def join(parent: Output, kept: Set[str], produced: Produced) -> Produced:
+        def join(parent: Output, kept: Set[str], made: Produced) -> Produced:
             both = splice_indexes(_read_index(self._runner.sound(parent)), index, kept)
-            return _index_files(both, produced.outcomes, about)
+            return _index_files(both, made.outcomes, about)
 
         return self._runner.finish(task, _index_files(index, outcomes, about), join)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """The tables of an output, or their rows of some namespaces, by name."""
-
-    runner: Runner
-    output: Output
-    namespaces: Set[str] | None
-
-    def __getitem__(self, name: str) -> pa.Table:
-        return self.runner.read(self.output, _file(name), self.namespaces)
-
-
-def _file(name: str) -> str:
-    """Return the file of a table: vectors are mapped, the rest is compressed."""
-    return f"{name}.arrow" if name == "embeddings" else f"{name}.parquet"
-
-
 def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
     turns, outcomes = merge_imports([part.read(fresh) for part in parts])
-    return _produced({"turns": (turns, TURN)}, outcomes)
+    return produced({"turns": (turns, TURN)}, outcomes)
 
 
 def _facts(facts: pa.Table, incidences: pa.Table, causes: pa.Table) -> dict[str, tuple[pa.Table, TableSchema]]:
@@ -383,21 +312,6 @@ def _relations(of_turns: pa.Table, of_facts: pa.Table) -> dict[str, tuple[pa.Tab
         f"{graph}_relations": (table, relation_schema(layout_of(table.schema)))
         for graph, table in (("turn", of_turns), ("fact", of_facts))
     }
-
-
-def _produced(
-    tables: Mapping[str, tuple[pa.Table, TableSchema]], outcomes: pa.Table, rejects: pa.Table | None = None
-) -> Produced:
-    files = {_file(name): table for name, (table, _) in tables.items()}
-    unserved = 0
-    if rejects is not None:
-        files["rejects.parquet"] = rejects
-        unserved = _unserved(rejects)
-    return Produced(files, outcomes, {_file(name): schema for name, (_, schema) in tables.items()}, unserved=unserved)
-
-
-def _unserved(rejects: pa.Table) -> int:
-    return sum(reason.startswith("refused:") for reason in rejects.column("reason").to_pylist())
 
 
 _INDEX_TABLES = ("namespaces", "nodes", "graph_nodes", "postings", "turn_relations", "fact_relations")
@@ -428,12 +342,21 @@ def _read_index(output: Output) -> BucketIndex:
     return BucketIndex(**tables, **vectors)
 
 
-def _answered(answers: Answers, waiting: list[Texts] | list[Request]) -> list[Vectors] | list[Reply]:
-    requests = [one for one in waiting if isinstance(one, Request)]
-    return answers.ask(requests) if requests else answers.encode([one for one in waiting if isinstance(one, Texts)])
-
-
 _MOST_REMOVALS = 2
+
+
+def _every_stage(
+    runner: Runner, config: Config, encoder: EncoderIdentity, tuned: Tuned | None, parts: Sequence[ImportedPart]
+) -> Steps[dict[str, Output]]:
+    own: dict[RowKind, list[ImportedPart]] = {
+        kind: [part for part in parts if part.kind == kind] for kind in get_args(RowKind)
+    }
+    indexes = {}
+    if own["messages"]:
+        indexes["index"] = yield from BucketBuild(runner, config, encoder, tuned).steps(own["messages"])
+    if own["runs"]:
+        indexes["index_skills"] = yield from SkillBuild(runner, config, encoder).steps(own["runs"])
+    return indexes
 
 
 def index_of_bucket(
@@ -443,8 +366,8 @@ def index_of_bucket(
     tuned: Tuned | None,
     parts: Sequence[ImportedPart],
     answers: Answers,
-) -> Output:
-    """Build a bucket and return its index; what turns out damaged on the way is removed and made again.
+) -> dict[str, Output]:
+    """Build a bucket and return its indexes; what turns out damaged on the way is removed and made again.
 
     Args:
         runner: Of the bucket.
@@ -453,17 +376,20 @@ def index_of_bucket(
         tuned: What makes tuned vectors; None for no such vectors.
         parts: What was imported of the bucket, the oldest import first.
         answers: Returns vectors of texts and replies to requests.
+
+    Returns:
+        By stage: `index` if the bucket has messages, `index_skills` if it has runs of agents.
     """
     removed: Counter[Path] = Counter()
     while True:
-        steps = BucketBuild(runner, config, encoder, tuned).steps(parts)
+        steps = _every_stage(runner, config, encoder, tuned, parts)
         try:
             waiting = next(steps)
             while True:
-                waiting = steps.send(_answered(answers, waiting))
+                waiting = steps.send(answered(answers, waiting))
         except StopIteration as done:
-            output: Output = done.value
-            return output
+            indexes: dict[str, Output] = done.value
+            return indexes
         except DamagedOutput as error:
             removed[error.folder] += 1
             if removed[error.folder] > _MOST_REMOVALS:  # a disk that does not keep what is written

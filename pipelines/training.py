@@ -229,7 +229,11 @@ class Trainer:
         """
         parts = [example.namespace for example in _asked(recipe, training)]
         if len(set(parts)) == 1:
-            parts = [str(int(content_id(example.query_id), 16) % 2) for example in training]
+            ids = sorted((example.query_id for example in training), key=content_id)
+            half = {name: str(at % 2) for at, name in enumerate(ids)}
+            parts = [half[example.query_id] for example in training]
+            if len(training) < 2:
+                raise TrainedModelError(f"recipe {recipe.name!r}: one question is too little to learn from; take more")
         graphs: dict[str, FrontierGraph] = {}
         questions = []
         for part in sorted(set(parts)):

@@ -42,8 +42,11 @@ def write_tuned(folder: Path, files: Mapping[str, bytes], made: Mapping[str, Any
     listed = {}
     for name, content in files.items():
         draft = folder / f".{name}"
-        listed[name] = write_file(draft, content)
-        draft.replace(folder / name)
+        try:
+            listed[name] = write_file(draft, content)
+            draft.replace(folder / name)
+        finally:
+            draft.unlink(missing_ok=True)  # a full disk is not left fuller
     known = {"schema_version": TUNED_SCHEMA_VERSION, "software_version": __version__}
     create_json(folder / _MANIFEST, seal({**about, **known, **made, "files": listed}), replace=True)
     return folder

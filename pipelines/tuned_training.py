@@ -168,7 +168,8 @@ def check_folder(folder: Path) -> None:
     Raises:
         TrainedModelError: Says to name another one.
     """
-    if not folder.exists() or not {path.name for path in folder.iterdir()} - {UNFINISHED}:
+    # Names with a dot are checkpoints, and what was being written when something ended it.
+    if not folder.exists() or all(path.name.startswith(".") for path in folder.iterdir()):
         return
     try:
         is_tuned = read_tuned(folder)["kind"] in (tuned_encoder.KIND, tuned_heads.KIND)

@@ -22,9 +22,14 @@ from hgmem_core.namespace_index import BucketFiles, IndexReader
 from hgmem_core.recipes import RecipeError, find_recipe
 from hgmem_core.relations import LAYOUTS
 from hgmem_core.schemas import SCHEMA_VERSION
+from hgmem_core.skill_graph import SkillTables
+from hgmem_core.skill_index import SKILL_INDEX_REVISION, SKILL_TABLES, SkillIndex
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.files import StoreError, damage_of, open_arrow, read_as, read_sealed
 from pipelines.store import Store
+
+SKILL_VECTORS_FILE = "skill.faiss"
+SKILL_INDEX_FILES = (*(f"{name}.arrow" for name in SKILL_TABLES), SKILL_VECTORS_FILE)
 
 _TABLES = (
     "namespaces.arrow", "nodes.arrow", "graph_nodes.arrow", "postings.arrow", "turn_relations.arrow",
@@ -80,8 +85,15 @@ def version_id(manifest: Mapping[str, Any]) -> str:
     and settings have versions of the same id. The identities of the outputs stand for their content.
     """
     deciding = {name: manifest.get(name) for name in _DECIDING}
-    folders = {bucket: about["folder"] for bucket, about in manifest.get("buckets", {}).items()}
-    return digest_of_parts([json.dumps([deciding, folders], sort_keys=True)])[:16]
+    told = [deciding, _folders(manifest)]
+    skills = manifest.get("skills")
+    if skills is not None:
+        told += [skills.get("index_revision"), _folders(skills)]
+    return digest_of_parts([json.dumps(told, sort_keys=True)])[:16]
+
+
+def _folders(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return {bucket: about["folder"] for bucket, about in manifest.get("buckets", {}).items()}
 
 
 def manifest_path(store: Store, version: str) -> Path:
@@ -182,19 +194,40 @@ class Version:
         )
         return IndexReader(files)
 
+    @property
+    def has_skills(self) -> bool:
+        """Whether it was made of any runs of agents."""
+        return "skills" in self.manifest
+
+    def open_skills(self, bucket: int) -> SkillIndex | None:
+        """Check a bucket's skill files against the manifest and map them into memory; None if there are none.
+
+        Raises:
+            VersionError: A file is missing, truncated or altered.
+        """
+        about = self.manifest["skills"]["buckets"].get(str(bucket)) if self.has_skills else None
+        if about is None:
+            return None
+        folder = self.store.root / about["folder"]
+        for name in SKILL_INDEX_FILES:
+            _check_file(folder / name, about["files"].get(name), self.id)
+        tables = SkillTables(**{name: open_arrow(folder / f"{name}.arrow") for name in SKILL_TABLES})
+        return SkillIndex(tables, open_faiss(str(folder / SKILL_VECTORS_FILE)))
+
     def verify(self) -> Iterator[str]:
         """Check every file of the version; yield each one's path after it passed.
 
         Raises:
             VersionError: At the first file that is missing, truncated or altered.
         """
-        for about in self.manifest["buckets"].values():
+        skills = self.manifest["skills"]["buckets"] if self.has_skills else {}
+        for about in (*self.manifest["buckets"].values(), *skills.values()):
             for name, listed in about["files"].items():
                 _check_file(self.store.root / about["folder"] / name, listed, self.id)
                 yield f"{about['folder']}/{name}"
 
 
-def _check_file(path: Path, listed: Mapping[str, Any], version: str) -> None:
+def _check_file(path: Path, listed: Mapping[str, Any] | None, version: str) -> None:
     damage = damage_of(path, listed)
     if damage:
         raise VersionError(f"{damage}: {_NOT_SERVED.format(version)}")
@@ -228,6 +261,12 @@ def _checked_manifest(path: Path, version: str) -> Mapping[str, Any]:
     if other:
         ours = {name: _SOFTWARE[name] for name in other}
         raise VersionError(f"version {version} has {other}, this software reads {ours}: rebuild the store")
+    made = manifest.get("skills", {}).get("index_revision", SKILL_INDEX_REVISION)
+    if made != SKILL_INDEX_REVISION:
+        raise VersionError(
+            f"version {version} has skills of index revision {made}, this software reads {SKILL_INDEX_REVISION}: "
+            "rebuild the store"
+        )
     if version_id(manifest) != version:
         raise VersionError(f"{path} is damaged: it describes another version; {_NOT_SERVED.format(version)}")
     try:

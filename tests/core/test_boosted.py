@@ -79,6 +79,8 @@ def test_arrays_make_the_same_forest_again():
         ("masks", lambda array: array.astype(np.int64), "masks is int64"),
         ("thresholds", lambda array: array[:, :-1], "has thresholds, masks and values of"),
         ("features", lambda array: array + 5, "tests a feature outside of the 5"),
+        ("values", lambda array: array * np.float32(np.nan), "is no number"),
+        ("thresholds", lambda array: array * np.float32(np.nan), "is no number"),
     ],
 )
 def test_arrays_that_are_no_forest_are_refused(name, change, complaint):

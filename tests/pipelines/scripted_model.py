@@ -99,6 +99,15 @@ def _topic(user):
     }
 
 
+def _plan(user):
+    return {"subtasks": [{"name": "Find the thing", "description": "Look where it may be."}]}
+
+
+def _skill(user):
+    skill = {"name": "Take it there", "text": "Take the thing first, then bring it there.", "polarity": "positive"}
+    return {"skills": [skill], "lesson": "It was decided by whether the thing came to its place."}
+
+
 def _door(user):
     return {"colour": "green", "state": {"is_open": False, "is_locked": True}}
 
@@ -109,6 +118,8 @@ _ANSWERS = {
     "PairVerdicts": _pairs,
     "ScoredEdges": _edges,
     "TopicAnswer": _topic,
+    "Decomposition": _plan,
+    "Distillation": _skill,
     "Door": _door,
 }
 

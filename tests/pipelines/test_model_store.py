@@ -80,6 +80,21 @@ def test_no_folder_means_no_models_and_an_empty_one_is_a_mistake(tmp_path):
         open_models(tmp_path, ENCODER)
 
 
+def test_the_folder_of_one_model_is_told_from_that_of_models(models):
+    with pytest.raises(TrainedModelError, match=rf"hage holds no model: it is itself a model, name {models}$"):
+        open_models(models / "hage", ENCODER)
+
+
+@pytest.mark.parametrize("name", ["encoder", "recipe", "features", "arrays"])
+def test_a_manifest_that_leaves_something_out_is_refused(models, name):
+    path = models / "hage" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest[name]
+    path.write_text(json.dumps(seal(manifest)))
+    with pytest.raises(TrainedModelError, match=f"does not say {name}; train the model again"):
+        open_models(models, ENCODER)
+
+
 def flip(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1

@@ -115,7 +115,7 @@ def test_metrics_are_those_of_an_evaluation_of_what_was_held_back(small, tmp_pat
     within = replace(small.task, questions=small.task.questions.within({"locomo/c2"}))
     for name, before in (("learned-flat", "hybrid-window"), ("routed", "routed"), ("hage", "hage")):
         made = trained(small, name, tmp_path, "locomo/c2")
-        models = {key: model.trained for key, model in open_models(tmp_path, small.encoder.identity.as_dict()).items()}
+        models = open_models(tmp_path, small.encoder.identity.as_dict())
         result = evaluate_task(
             within, small.version, small.config, small.encoder, [name, "hybrid-window"], Silent(), models=models
         )
@@ -193,3 +193,39 @@ def test_walks_that_all_earn_the_same_are_no_model(small, tmp_path, without_ray,
     with pytest.raises(TrainedModelError, match="recipe 'hage': every walk of 4 epochs earned the same"):
         trained(small, "hage", tmp_path)
     assert not (tmp_path / "hage").exists()
+
+
+def test_tuned_vectors_that_are_not_there_are_asked_for(small, tmp_path):
+    for name in ("learned-flat:tuned", "routed:tuned"):
+        with pytest.raises(TrainedModelError, match=rf"{name}.* reads tuned vectors: name the folder.*encoder\.tuned"):
+            trained(small, name, tmp_path)
+
+
+def test_a_model_that_saw_the_questions_is_told_of(small, tmp_path):
+    trained(small, "learned-flat", tmp_path)
+    models = open_models(tmp_path, small.encoder.identity.as_dict())
+
+    def result(*recipes):
+        return evaluate_task(small.task, small.version, small.config, small.encoder, recipes, Silent(), models=models)
+
+    seen = result("hybrid", "learned-flat")
+    [warning] = [text for text in seen["warnings"] if "trained on" in text]
+    assert warning.startswith("learned-flat was trained on this very file")
+    [told] = seen["models"]
+    manifest = models["learned-flat"].manifest
+    assert (told["recipe"], told["arrays_sha256"]) == ("learned-flat", manifest["arrays"]["sha256"])
+    assert told["split"] == manifest["split"]
+    # A model that no recipe reads has no part in the result.
+    unread = result("hybrid")
+    assert "models" not in unread
+    assert not [text for text in unread["warnings"] if "trained on" in text]
+
+
+def test_half_of_a_few_questions_is_never_all_of_them(small, tmp_path):
+    few = [one for one in small.examples if one.namespace == "locomo/c1"]
+    trainer = Trainer(small.config.run.train)
+    for count in (2, 3):
+        learning = trainer.learning(RECIPES["routed"], few[:count], [], 0)
+        assert len(learning.questions) == count
+    with pytest.raises(TrainedModelError, match="'routed': one question is too little"):
+        trainer.learning(RECIPES["routed"], few[:1], [], 0)

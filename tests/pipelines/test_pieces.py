@@ -8,8 +8,8 @@ from hgmem_core import encoding
 from hgmem_core.embeddings import encode_by_namespace
 from pipelines import pieces
 from pipelines.pieces import Pieces, units_of
-from pipelines.stages import Texts
 from pipelines.static import StaticEncoder
+from pipelines.steps import Texts
 from pipelines.store import DamagedOutput, Store
 
 ENCODER = StaticEncoder()

@@ -18,6 +18,7 @@ from pipelines.progress import Silent
 from pipelines.ray_engine import RayEngine, ray_engine
 from pipelines.store import DamagedOutput, Store
 from tests.pipelines.logs import config_of, files_of, rows, run, write_jsonl
+from tests.pipelines.runs import runs, runs_config, write_runs
 from tests.pipelines.survival import MOMENTS, survive_kills, survive_losses
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("local_ray")]
@@ -46,6 +47,24 @@ def test_both_engines_give_equal_files(tmp_path):
         assert done.built.report.outcomes["index"] == {"ok": 480}
     assert files_of(tmp_path / "local") == files_of(tmp_path / "ray")
     assert ray.is_initialized(), "the engine ended a Ray that it had not started"
+
+
+def test_both_engines_learn_equal_skills(tmp_path):
+    logs = [write_runs(tmp_path / f"{part}.jsonl", runs(USERS[part:6:3])) for part in range(3)]
+    chat = {
+        "format": "jsonl",
+        "paths": [str(write_jsonl(tmp_path / "chat.jsonl", rows(USERS[:2])))],
+        "namespace": "acme/{user}",
+    }
+    for name in ("local", "ray"):
+        settings = {"buckets": 4, "run": {"engine": name}}
+        run(runs_config(tmp_path / name, *logs, **settings))
+        more = write_runs(tmp_path / "more.jsonl", [{**runs(USERS[:1])[0], "outcome": "failure"}, *runs(["zoe"])])
+        done = run(runs_config(tmp_path / name, *logs, more, more=[chat], **settings))
+        assert done.engine.name == name
+        assert done.built.report.outcomes["index_skills"] == {"ok": 84}
+        assert list((tmp_path / name).glob("pieces/*")) == []
+    assert files_of(tmp_path / "local") == files_of(tmp_path / "ray")
 
 
 def test_the_error_of_a_worker_is_raised_as_it_is():

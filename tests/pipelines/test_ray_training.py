@@ -16,6 +16,8 @@ from hgmem_core.hage_training import HeldOutQuestion, WalkTraining
 from hgmem_core.namespace_index import TieOrder
 from hgmem_core.recipes import RECIPES
 from hgmem_core.reinforce import HageTraining
+from hgmem_core.trained import TrainedModelError
+from pipelines import ray_training
 from pipelines.engine import ClusterError
 from pipelines.preflight import PreflightError
 from pipelines.progress import Silent
@@ -166,6 +168,18 @@ def assert_same(done, expected):
 
 
 @pytest.mark.parametrize("learning", [walks, frontier])
+def test_the_same_training_twice_at_once_is_refused(tmp_path):
+    with (
+        ray_training._claimed(tmp_path / "one"),
+        pytest.raises(TrainedModelError, match=r"going on already, with its checkpoints in .*one"),
+        ray_training._claimed(tmp_path / "one"),
+    ):
+        pass
+    with ray_training._claimed(tmp_path / "one"), ray_training._claimed(tmp_path / "other"):
+        pass
+    assert not list(tmp_path.glob("*.lock"))
+
+
 def test_a_state_is_read_as_it_was_written(tmp_path, learning):
     run, again = learning().start(), learning().start()
     for epoch in range(3):

@@ -50,11 +50,12 @@ def test_lines_that_are_no_json_leave_the_others(tmp_path):
     assert [isinstance(result, Run) for result in read("trajectories", tmp_path / "runs.jsonl")] == [True, False, True]
 
 
-def test_runs_are_refused_where_messages_are_wanted(tmp_path):
+def test_a_malformed_namespace_refuses_the_file(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_text("{}\n")
-    with pytest.raises(LogFileError, match=r"runs\.jsonl: the format 'alfworld' is one of agents' runs"):
-        check_columns(str(path), InputConfig(format="alfworld", paths=[str(path)], namespace="a"))
+    check_columns(str(path), InputConfig(format="alfworld", paths=[str(path)], namespace="agents/{task_id}"))
+    with pytest.raises(LogFileError, match=r"runs\.jsonl: .*agents/\{task_id"):
+        check_columns(str(path), InputConfig(format="alfworld", paths=[str(path)], namespace="agents/{task_id"))
 
 
 @real

@@ -156,6 +156,7 @@ def test_a_folder_with_something_else_is_left_as_it_is(small, tmp_path):
     check_folder(folder)
     folder.mkdir()
     (folder / ".unfinished").mkdir()
+    (folder / ".heads.safetensors").write_bytes(b"what a full disk left")
     check_folder(folder)
     (folder / "manifest.json").write_text("{}")
     with pytest.raises(TrainedModelError, match="mine holds something else than a tuned encoder or heads"):

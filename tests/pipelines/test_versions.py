@@ -193,9 +193,8 @@ def test_publishers_at_once_get_one_number_each(store):
     configs = [config_of(store.root, buckets=1, index={"k1": k1}) for k1 in (0.6, 0.7, 0.8, 0.9)]
     [index] = (store.find(path) for path in store.root.glob("outputs/index/*"))
     with ThreadPoolExecutor(4) as pool:
-        done = list(
-            pool.map(lambda config: publish.publish(store, {0: index}, config, ENCODER.identity, {}, 1), configs)
-        )
+        indexes = {0: {"index": index}}
+        done = list(pool.map(lambda config: publish.publish(store, indexes, config, ENCODER.identity, {}, 1), configs))
     assert sorted(published.number for published in done) == [2, 3, 4, 5]
     assert all(published.moved for published in done)
 

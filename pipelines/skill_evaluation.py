@@ -1,0 +1,367 @@
+"""Skill evaluation: do the skills of earlier tasks say what agents did who solved later ones?
+
+Each dataset is a namespace of its own. Its tasks are split in time order; the memory is made of the earlier ones and
+asked with the text of the later ones, and with nothing else of them: how a held-out run went, what it did and what it
+should have done are labels. Beside the recipes stand controls under the same budget of tokens, since a text of the same
+length may say as much by chance.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from hashlib import sha256
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from hgmem_core import __version__
+from hgmem_core.action_templates import TEMPLATES_REVISION
+from hgmem_core.config import Config, config_digest
+from hgmem_core.encoding import Encoder
+from hgmem_core.lexical import Floats
+from hgmem_core.skill_context import SkillContext, skill_context
+from hgmem_core.skill_evolution import EvolutionRule, without
+from hgmem_core.skill_graph import SkillGraph
+from hgmem_core.skill_metrics import (
+    COVERAGE,
+    FAMILY_PRECISION,
+    FIRST,
+    HARMFUL_RATE,
+    TOKENS,
+    Numbers,
+    SkillScores,
+    TemplateLifts,
+    coverage,
+    family_precision,
+    harmful_rate,
+    interval,
+    only_in_failures,
+    prevailing_family,
+    split_by_task,
+    templates_of_runs,
+)
+from hgmem_core.skill_recipes import DualPath, FlatSkills, SkillRecipe, find_skill_recipe
+from hgmem_core.skill_search import Retrieved, SkillQueries, search_many
+from hgmem_core.skill_words import SkillWords
+from hgmem_core.skills import in_time_order
+from hgmem_core.tasks.task import TaskError
+from hgmem_core.tokens import tokenizer
+from pipelines.encoders import token_counter
+from pipelines.progress import Progress
+from pipelines.skill_logs import SkillLog, read_skill_logs
+from pipelines.skill_memory import evolve, skill_memory, task_vectors, with_replayed_utilities
+
+RESULT_SCHEMA_VERSION = 1
+LEARNED_SHARE = 0.7
+"""Of the tasks, those that the memory is made of."""
+RANDOM_SEED = 0
+RANDOM_DRAWS = 100
+RANDOM_REMOVALS = 10
+"""Beside which the loss by evolution stands."""
+_FILL = 50
+"""Skills, or lessons, that are tried to fill the budget: more than fit."""
+
+_COUNTED = 20_000
+"""Texts of which the tokens are remembered: graphs that differ in a few skills give many equal contexts."""
+
+WITHOUT_LESSONS = "without lessons"
+"""The first recipe, its skills alone."""
+DENSE_FILLED = FlatSkills("dense, filled", "dense", skills=_FILL)
+"""The skills nearest to the task, as many as fit."""
+LESSONS_FILLED = FlatSkills("lessons, filled", "dense", skills=0, trajectories=_FILL)
+"""The lessons of the runs nearest to the task, as many as fit, and no skill."""
+RANDOM, RANDOM_WITH_LESSONS = "random", "random, with lessons"
+"""Any skills, as many as fit, without and with lessons of any runs; the mean of `RANDOM_DRAWS` draws."""
+
+
+def evaluate_skills(
+    folder: Path,
+    recipes: Sequence[str],
+    cycles: int,
+    config: Config,
+    encoder: Encoder,
+    now: datetime,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Split each dataset, learn from its earlier tasks, ask for the later ones, and return the result document.
+
+    Args:
+        folder: See `pipelines.skill_logs.read_skill_logs`.
+        recipes: Names of skill recipes; controls and differences are beside the first.
+        cycles: Of evolution, whose loss is measured; 0 for none.
+        config: Its `encoder.batch_size`, `skills.same_from` and `index` are used.
+        encoder: Makes the vectors.
+        now: When the runs are imported.
+        progress: Told of datasets.
+
+    Raises:
+        TaskError: There are no runs, or in no dataset a later task that an agent solved.
+        RecipeError: There is no recipe of a name.
+    """
+    asked = [find_skill_recipe(name) for name in dict.fromkeys(recipes)]
+    logs = read_skill_logs(folder, now)
+    progress.start("skills", len(logs))
+    datasets: dict[str, Any] = {}
+    results: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    evolution: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    for log in logs:
+        held_out = _HeldOut.of(log, config, encoder)
+        if held_out is None:
+            warnings.append(f"{log.name}: no later task that an agent solved; nothing is measured")
+            progress.advance("skills", 1)
+            continue
+        scores, tokens = _scores(held_out, asked)
+        name = {"dataset": log.name}
+        results += [{**name, **row, "context_tokens": tokens[str(row["system"])]} for row in scores.rows()]
+        differences += [{**name, **row} for row in scores.differences(asked[0].name)]
+        datasets[log.name] = held_out.counts(log)
+        if cycles:
+            evolution.append({**name, **_evolution(held_out, encoder, cycles, config)})
+        progress.advance("skills", 1)
+    if not datasets:
+        raise TaskError(f"{folder}: {'; '.join(warnings)}")
+    files = {path: digest for log in logs for path, digest in log.files.items()}
+    listing = "".join(f"{digest}  {path}\n" for path, digest in sorted(files.items()))
+    return {
+        "schema_version": RESULT_SCHEMA_VERSION,
+        "task": "skills",
+        "data_sha256": sha256(listing.encode()).hexdigest(),
+        "files": files,
+        "software_version": __version__,
+        "encoder": encoder.identity.as_dict(),
+        "config": config.model_dump(),
+        "config_sha256": config_digest(config),
+        "prompts_sha256": None,
+        "templates_revision": TEMPLATES_REVISION,
+        "learned_share": LEARNED_SHARE,
+        "random_draws": RANDOM_DRAWS,
+        "random_removals": RANDOM_REMOVALS,
+        "datasets": datasets,
+        "results": results,
+        "skill_differences": differences,
+        "evolution": evolution,
+        "warnings": warnings,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldOut:
+    """A memory of earlier tasks, and the later runs that it is asked about.
+
+    Attributes:
+        graph: The memory.
+        task_ids: Of each later run.
+        tasks: The vectors of their tasks.
+        plans: Of their plans.
+        texts: The texts of their tasks.
+        families: Of their tasks, None where there is none. Labels.
+        solved: The templates of each run that succeeded; None for others and for those that have none. Labels.
+        lifts: Of templates in the earlier runs.
+        harmful: Templates that runs on record have only where they failed. A label.
+        skill_families: For each skill of the memory that of most of its runs. Labels.
+        config: Of the job.
+        count_tokens: Of a text.
+    """
+
+    graph: SkillGraph
+    task_ids: list[str]
+    tasks: Floats
+    plans: Floats
+    texts: list[str]
+    families: list[str | None]
+    solved: list[frozenset[str] | None]
+    lifts: TemplateLifts
+    harmful: frozenset[str]
+    skill_families: list[str | None]
+    config: Config
+    count_tokens: Callable[[str], int]
+
+    @classmethod
+    def of(cls, log: SkillLog, config: Config, encoder: Encoder) -> "_HeldOut | None":
+        """Split a dataset and learn from its earlier tasks; None if no later one was solved."""
+        earlier, later = split_by_task(in_time_order(log.trajectories), LEARNED_SHARE)
+        before, after = templates_of_runs(earlier), templates_of_runs(later)
+        ended = [table.column("outcome").to_pylist() for table in (earlier, later)]
+        solved = [
+            templates if outcome == "success" and templates else None
+            for templates, outcome in zip(after, ended[1], strict=True)
+        ]
+        if earlier.num_rows == 0 or not any(solved):
+            return None
+        batch_size = config.encoder.batch_size
+        graph = skill_memory(earlier, encoder, config.index.language, batch_size, config.skills.same_from)
+        texts = later.column("task").to_pylist()
+        tasks, plans = task_vectors(encoder, texts)
+        by_run = [log.families.get(task) for task in graph.tables.trajectories.column("task_id").to_pylist()]
+        edges = graph.hypergraph.edges_of_skill
+        task_ids = later.column("task_id").to_pylist()
+        return cls(
+            graph,
+            task_ids,
+            tasks,
+            plans,
+            texts,
+            [log.families.get(task) for task in task_ids],
+            solved,
+            TemplateLifts(before, ended[0]),
+            only_in_failures(before + after, ended[0] + ended[1]),
+            [
+                prevailing_family(by_run[run] for run in edges.of(skill).tolist())
+                for skill in range(graph.hypergraph.n_skills)
+            ],
+            config,
+            lru_cache(maxsize=_COUNTED)(token_counter(encoder)),
+        )
+
+    def counts(self, log: SkillLog) -> dict[str, int]:
+        """Return how much there was of everything."""
+        runs = self.graph.tables.trajectories
+        solved = [task for task, templates in zip(self.task_ids, self.solved, strict=True) if templates]
+        return {
+            "runs": log.trajectories.num_rows,
+            "refused_rows": log.refused,
+            "learned_runs": runs.num_rows,
+            "learned_tasks": pc.count_distinct(runs.column("task_id")).as_py(),
+            "held_out_runs": len(self.task_ids),
+            "held_out_tasks": len(set(self.task_ids)),
+            "solved_runs": len(solved),
+            "solved_tasks": len(set(solved)),
+            "skills": int((~self.graph.negative).sum()),
+            "mistakes": int(self.graph.negative.sum()),
+            "lessons": self.graph.tables.lessons.num_rows,
+        }
+
+    def ask(self, graph: SkillGraph, recipe: SkillRecipe) -> list[Retrieved]:
+        """Return what a recipe finds for each later run."""
+        scores = np.zeros((len(self.texts), 0), np.float32)
+        if isinstance(recipe, FlatSkills) and recipe.kind == "bm25":
+            index = self.config.index
+            words = SkillWords(graph.tables.skills, tokenizer(index.language), index.k1, index.b)
+            scores = np.stack([words.scores(text) for text in self.texts])
+        return search_many(graph, SkillQueries(self.tasks, self.plans, scores), recipe)
+
+    def contexts(self, graph: SkillGraph, found: Sequence[Retrieved]) -> list[SkillContext]:
+        """Return what was found as a text for each later run that succeeded."""
+        solved = (one for one, run in zip(found, self.solved, strict=True) if run)
+        return [skill_context(graph, one, TOKENS, self.count_tokens) for one in solved]
+
+    def coverages(self, texts: Iterable[str]) -> Numbers:
+        """Return the coverage of each later run, NaN for one that did not succeed; `texts` are of those that did."""
+        given = iter(texts)
+        return np.array([coverage(run, next(given), self.lifts) if run else np.nan for run in self.solved])
+
+    def measured(self, found: Sequence[Retrieved], texts: Iterable[str]) -> dict[str, Numbers]:
+        """Return every metric of each later run; see `coverages`."""
+        said = self.graph.tables.skills.column("text").to_pylist()
+        precisions, rates = [], []
+        for family, one in zip(self.families, found, strict=True):
+            first = one.skills[:FIRST].tolist()
+            of_skills = [self.skill_families[skill] for skill in first]
+            precisions.append(np.nan if family is None else family_precision(of_skills, family))
+            rates.append(harmful_rate((said[skill] for skill in first if not self.graph.negative[skill]), self.harmful))
+        return {
+            FAMILY_PRECISION: np.array(precisions),
+            COVERAGE: self.coverages(texts),
+            HARMFUL_RATE: np.array(rates),
+        }
+
+
+def _scores(held_out: _HeldOut, recipes: Sequence[SkillRecipe]) -> tuple[SkillScores, dict[str, float]]:
+    """Return the metrics of recipes and controls, and the mean tokens of the texts of each."""
+    graph = held_out.graph
+    systems = {recipe.name: held_out.ask(graph, recipe) for recipe in (*recipes, DENSE_FILLED, LESSONS_FILLED)}
+    first = recipes[0].name
+    systems[f"{first}, {WITHOUT_LESSONS}"] = [_without_lessons(found) for found in systems[first]]
+    values: dict[str, dict[str, Numbers]] = {}
+    tokens: dict[str, float] = {}
+    for name, found in systems.items():
+        contexts = held_out.contexts(graph, found)
+        values[name] = held_out.measured(found, (context.text for context in contexts))
+        tokens[name] = round(float(np.mean([context.tokens for context in contexts])), 1)
+    for name in (RANDOM, RANDOM_WITH_LESSONS):
+        drawn = list(_drawn(graph, name == RANDOM_WITH_LESSONS))
+        every = [skill_context(graph, one, TOKENS, held_out.count_tokens) for one in drawn]
+        draws = [
+            held_out.measured([one] * len(held_out.texts), repeat(context.text))
+            for one, context in zip(drawn, every, strict=True)
+        ]
+        values[name] = {metric: np.mean([draw[metric] for draw in draws], axis=0) for metric in draws[0]}
+        tokens[name] = round(float(np.mean([context.tokens for context in every])), 1)
+    return SkillScores(held_out.task_ids, values), tokens
+
+
+def _drawn(graph: SkillGraph, with_lessons: bool) -> Iterator[Retrieved]:
+    rng = np.random.default_rng(RANDOM_SEED)
+    for _ in range(RANDOM_DRAWS):
+        skills = rng.permutation(graph.hypergraph.n_skills)[:_FILL]
+        runs = rng.permutation(len(graph.hypergraph))[: _FILL if with_lessons else 0]
+        nothing = np.zeros(len(skills), np.float32)
+        yield Retrieved(skills, nothing.astype(np.float64), nothing, runs, np.zeros(0, np.int64))
+
+
+def _without_lessons(found: Retrieved) -> Retrieved:
+    return replace(found, trajectories=found.trajectories[:0])
+
+
+def _evolution(held_out: _HeldOut, encoder: Encoder, cycles: int, config: Config) -> dict[str, Any]:
+    """Return what some cycles of evolution take away, and what that costs beside taking away as much at random.
+
+    Feedback is what `skills/full` would have shown for the earlier runs. The later ones are asked before and after with
+    the same recipe, with lessons, which evolution leaves alone, and without.
+    """
+    rule, batch_size = EvolutionRule(), config.encoder.batch_size
+    full = find_skill_recipe("skills/full")
+    assert isinstance(full, DualPath)
+    before = with_replayed_utilities(held_out.graph, encoder, full, rule.utility, batch_size)
+    after, decisions = evolve(before, encoder, rule, cycles, batch_size)
+    count, left = before.hypergraph.n_skills, after.hypergraph.n_skills
+    rng = np.random.default_rng(RANDOM_SEED)
+    thinned = []
+    for _ in range(RANDOM_REMOVALS):
+        gone = np.zeros(count, bool)
+        gone[rng.permutation(count)[: count - left]] = True
+        thinned.append(without(before, gone, np.zeros(before.hypergraph.n_subtasks, bool)))
+    pruned = pc.and_(pc.equal(decisions.column("decision"), "prune"), pc.equal(decisions.column("node_kind"), "skill"))
+    n_pruned = int(pc.sum(pruned).as_py() or 0)
+    measured = {
+        name: _loss(held_out, full, before, after, thinned, with_lessons)
+        for name, with_lessons in (("with_lessons", True), ("without_lessons", False))
+    }
+    return {
+        "cycles": cycles,
+        "skills": count,
+        "pruned": n_pruned,
+        "merged_away": count - left - n_pruned,
+        "removed_share": round((count - left) / count, 4) if count else 0.0,
+        COVERAGE: measured,
+    }
+
+
+def _loss(
+    held_out: _HeldOut,
+    recipe: SkillRecipe,
+    before: SkillGraph,
+    after: SkillGraph,
+    thinned: Sequence[SkillGraph],
+    with_lessons: bool,
+) -> Mapping[str, Any]:
+    def by_task(graph: SkillGraph) -> Numbers:
+        found = held_out.ask(graph, recipe)
+        found = found if with_lessons else [_without_lessons(one) for one in found]
+        values = {"": {COVERAGE: held_out.coverages(context.text for context in held_out.contexts(graph, found))}}
+        return SkillScores(held_out.task_ids, values).by_task("", COVERAGE)
+
+    kept, evolved = by_task(before), by_task(after)
+    at_random: Numbers = np.mean([by_task(graph) for graph in thinned], axis=0)
+    means = {"before": kept, "after": evolved, "at_random": at_random}
+    return {
+        **{name: round(float(values.mean()), 2) for name, values in means.items()},
+        "difference": round(float((evolved - at_random).mean()), 2),
+        "ci95": interval(evolved - at_random),
+    }

@@ -1,0 +1,125 @@
+"""Trajectories to a skill graph, its evolution, and tasks to what it is asked with: all of it that takes an encoder."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from hgmem_core.encoding import Encoder, Vectors, encode_queries, encode_texts
+from hgmem_core.ids import rows_of
+from hgmem_core.replay import replay
+from hgmem_core.schemas import DECISION, INCIDENCE, conform
+from hgmem_core.skill_dedup import SAME_FROM, dedup_skills
+from hgmem_core.skill_evolution import EvolutionRule, apply_evolution, joined_text, plan_evolution
+from hgmem_core.skill_graph import SkillGraph, SkillTables, SkillVectors
+from hgmem_core.skill_recipes import DualPath
+from hgmem_core.skill_utility import MEMBERS, UtilityRule, nodes_of, step_range, utility_of_members, utility_of_shown
+from hgmem_core.skills import learn_skills, plan_tasks
+from hgmem_core.subtasks import subtasks
+
+
+def skill_memory(
+    trajectories: pa.Table, encoder: Encoder, language: str, batch_size: int, same_from: float = SAME_FROM
+) -> SkillGraph:
+    """Return what the runs of one namespace teach: its skills, plans and lessons, with utilities by members.
+
+    Args:
+        trajectories: TRAJECTORY of one namespace.
+        encoder: Makes every vector.
+        language: Of the tasks; see `hgmem_core.tokens.tokenizer`.
+        batch_size: Pieces of text in one batch.
+        same_from: The cosine from which two skills are one.
+    """
+    learned = learn_skills(trajectories, language)
+    plans, plan_members = plan_tasks(trajectories)
+    names, texts = (learned.mentions.column(name).to_pylist() for name in ("name", "text"))
+    said = encode_distinct(encoder, [skill_text(*parts) for parts in zip(names, texts, strict=True)], batch_size)
+    skills = dedup_skills(learned.mentions, said, same_from)
+    members = conform(pa.concat_tables([plan_members, skills.incidences]), INCIDENCE)
+    nodes = nodes_of(plans, skills.skills, trajectories)
+    lessons = dict(zip(*(learned.lessons.column(name).to_pylist() for name in ("trajectory_id", "text")), strict=True))
+    runs = zip(*(trajectories.column(name).to_pylist() for name in ("trajectory_id", "task")), strict=True)
+    about = [run_text(task, lessons.get(run, "")) for run, task in runs]
+    return SkillGraph.of(
+        SkillTables(
+            trajectories,
+            learned.lessons,
+            plans,
+            skills.skills,
+            members,
+            utility_of_members(nodes, trajectories, members, MEMBERS),
+        ),
+        SkillVectors(
+            encode_distinct(encoder, plans.column("text").to_pylist(), batch_size),
+            said[skills.mentions],
+            encode_distinct(encoder, about, batch_size),
+        ),
+    )
+
+
+def with_replayed_utilities(
+    graph: SkillGraph, encoder: Encoder, recipe: DualPath, rule: UtilityRule, batch_size: int
+) -> SkillGraph:
+    """Return a graph whose utilities are of what a recipe would have shown for its runs; see `hgmem_core.replay`."""
+    tables = graph.tables
+    tasks = tables.trajectories.column("task").to_pylist()
+    vectors, plans = (
+        encode_distinct(encoder, texts, batch_size) for texts in (tasks, [plan_text(task) for task in tasks])
+    )
+    feedback = replay(graph, vectors, plans, recipe)
+    nodes = nodes_of(tables.subtasks, tables.skills, tables.trajectories)
+    return SkillGraph.of(replace(tables, utilities=utility_of_shown(nodes, feedback, rule)), graph.vectors)
+
+
+def evolve(
+    graph: SkillGraph, encoder: Encoder, rule: EvolutionRule, cycles: int, batch_size: int
+) -> tuple[SkillGraph, pa.Table]:
+    """Return a graph after some cycles of evolution without a language model, and their DECISION rows."""
+    n_steps = graph.tables.trajectories.column("n_steps").to_numpy().astype(np.int64)
+    steps = step_range(graph.outcomes, n_steps, rule.utility)
+    decisions = [DECISION.empty()]
+    for cycle in range(cycles):
+        plan = plan_evolution(graph, rule, cycle)
+        evolved = apply_evolution(plan, [joined_text(plan.graph, pair) for pair in plan.pairs], steps, rule, cycle)
+        decisions.append(evolved.decisions)
+        graph = SkillGraph.of(evolved.tables, _vectors_of(plan.graph, evolved.tables.skills, encoder, batch_size))
+    return graph, conform(pa.concat_tables(decisions), DECISION)
+
+
+def _vectors_of(before: SkillGraph, skills: pa.Table, encoder: Encoder, batch_size: int) -> SkillVectors:
+    """Return the vectors of a graph after its skills were merged; new texts are encoded."""
+    rows = rows_of(skills.column("skill_id"), before.tables.skills.column("skill_id"))
+    vectors = np.empty((len(rows), before.vectors.skills.shape[1]), np.float32)
+    vectors[rows >= 0] = before.vectors.skills[rows[rows >= 0]]
+    new = skills.filter(pa.array(rows < 0))
+    said = zip(new.column("name").to_pylist(), new.column("text").to_pylist(), strict=True)
+    vectors[rows < 0] = encode_distinct(encoder, [skill_text(*parts) for parts in said], batch_size)
+    return replace(before.vectors, skills=vectors)
+
+
+def skill_text(name: str, text: str) -> str:
+    """Return what an encoder sees of a skill."""
+    return f"{name}: {text}"
+
+
+def run_text(task: str, lesson: str) -> str:
+    """Return what an encoder sees of a run."""
+    return f"{task}\n{lesson}" if lesson else task
+
+
+def plan_text(task: str) -> str:
+    """Return what an encoder sees of a task's whole plan."""
+    return "\n".join(subtasks(task))
+
+
+def task_vectors(encoder: Encoder, tasks: Sequence[str]) -> tuple[Vectors, Vectors]:
+    """Return the vectors of tasks and of their plans, each float32 `[tasks, d]`."""
+    return encode_queries(encoder, tasks), encode_queries(encoder, [plan_text(task) for task in tasks])
+
+
+def encode_distinct(encoder: Encoder, texts: Sequence[str], batch_size: int) -> Vectors:
+    """Return the vector of each text, equal texts being encoded once: float32 `[texts, d]`."""
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    vectors = encode_texts(encoder, list(places), batch_size, encoder.identity.document_prefix)
+    return vectors[np.array([places[text] for text in texts], np.int64)]
