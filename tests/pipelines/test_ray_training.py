@@ -167,7 +167,6 @@ def assert_same(done, expected):
         assert np.array_equal(done.weights[name], array), name
 
 
-@pytest.mark.parametrize("learning", [walks, frontier])
 def test_the_same_training_twice_at_once_is_refused(tmp_path):
     with (
         ray_training._claimed(tmp_path / "one"),
@@ -180,6 +179,7 @@ def test_the_same_training_twice_at_once_is_refused(tmp_path):
     assert not list(tmp_path.glob("*.lock"))
 
 
+@pytest.mark.parametrize("learning", [walks, frontier])
 def test_a_state_is_read_as_it_was_written(tmp_path, learning):
     run, again = learning().start(), learning().start()
     for epoch in range(3):
