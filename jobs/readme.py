@@ -50,7 +50,7 @@ def with_results(text: str) -> str:
         "hage": lambda: compared_table("hage-cv.json"),
         "abstention": abstention_table,
         "learned": lambda: compared_table("learned-cv.json"),
-        "graph": lambda: compared_table("graph-share-cv.json"),
+        "graph": own_share_table,
         "halves": halves_table,
         "segmentation": segmentation_table,
         "skills": skills_table,
@@ -161,6 +161,22 @@ def compared_table(name: str) -> str:
             cells += [f"{own[metric]:.1f}", _signed(difference) if difference else ""]
         cells += [f"{rows[recipe, '1']['recall@10']:.1f}", *(f"{own[metric]:.1f}" for metric in more)]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def own_share_table() -> str:
+    """Return what the graph adds to the trees that a recipe begins with."""
+    rows = _read("learned-cv.json")["own_shares"]
+    found = {(row["recipe"], row["baseline"], row["group"], row["metric"]): row for row in rows}
+    heads = ["recipe", "beside", "recall@10", "ndcg@10", "multi-hop recall@10", "multi-hop ndcg@10"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for recipe, baseline in dict.fromkeys((row["recipe"], row["baseline"]) for row in rows):
+        cells = [
+            _signed(found[recipe, baseline, group, metric])
+            for group in ("1-4", "1")
+            for metric in ("recall@10", "ndcg@10")
+        ]
+        lines.append(f"| `{recipe}` | `{baseline}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
