@@ -213,6 +213,8 @@ def grow(field: Field, weights: FrontierWeights, budget: int) -> Frontier:
             ahead = budget if not spoken else _AHEAD
             likely = np.argpartition(-wanted, min(ahead, len(wanted)) - 1)[:ahead]
             likely = likely[np.isfinite(wanted[likely])]
+            if fact not in likely:
+                likely[0] = fact  # of many that are equally probable others were taken
             is_read[likely] = True
             spoken |= _spoken_for(field, likely, weights)
         rows, worth = spoken[fact]

@@ -63,6 +63,15 @@ def test_facts_of_one_turn_do_not_speak_for_it():
     assert (edges.tolist(), of_facts.tolist()) == ([1], [1])
 
 
+def test_of_many_equally_probable_facts_the_first_is_expanded_next():
+    facts = 400
+    odds = np.full(facts, -2.0)
+    odds[5] = 1.0
+    field = field_of([(fact, (fact + 1) % facts) for fact in range(facts)], odds)
+    grown = grow(field, weights_of(bias=-50.0), 300)
+    assert grown.expanded.tolist() == [5, *(fact for fact in range(300) if fact != 5)]
+
+
 def test_without_relations_or_facts_flat_search_remains():
     for field in (field_of([], [1.0]), field_of([], [1.0, 0.0], turns=[]), field_of([], [0.0], turns=[-1])):
         grown = grow(field, weights_of(), 10)
