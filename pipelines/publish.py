@@ -17,7 +17,7 @@ from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.engine import Indexes
 from pipelines.files import create_json, read_sealed, seal
 from pipelines.store import Output, Store
-from pipelines.versions import RELATION_LAYOUTS, Pointer, manifest_path, pointers, version_id
+from pipelines.versions import RELATION_LAYOUTS, Pointer, Version, manifest_path, pointers, version_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,60 @@ def publish(
         "buckets": _listed(store, turns),
     }
     if skills:
-        manifest["skills"] = {
-            "index_revision": SKILL_INDEX_REVISION,
-            "recipes": sorted(SKILL_RECIPES),
-            **{
-                name: sum(output.manifest[name] for output in skills.values())
-                for name in ("namespaces", "trajectories", "skills", "subtasks")
-            },
-            "buckets": _listed(store, skills),
-        }
+        manifest["skills"] = _skills(store, skills)
+    return _advance(store, _write(store, manifest), imports)
+
+
+def publish_skills(
+    version: Version,
+    skills: Mapping[int, Output],
+    evolved: Mapping[str, Any],
+    outcomes: Mapping[str, Mapping[str, int]],
+) -> Published:
+    """Make a version that differs from the current one in its skills alone, and the current one.
+
+    Args:
+        version: The current one. Where somebody chose it, the new one is as good as chosen.
+        skills: The skill index of each bucket that has one.
+        evolved: What the manifest is to say of how they were made.
+        outcomes: What became of the rows of each stage since.
+    """
+    store = version.store
+    manifest = {name: value for name, value in version.manifest.items() if name not in ("version", "checksum")}
+    manifest["outcomes"] = {**manifest["outcomes"], **outcomes}
+    manifest["skills"] = {**_skills(store, skills), "evolved": evolved}
+    new = _write(store, manifest)
+    while True:
+        number, current = pointers(store)[-1]
+        if current.version == new:
+            return Published(new, number, moved=False)
+        if current.version != version.id:
+            kept = (
+                f"version {new} was not made the current one: it was evolved from {version.id}, and {current.version} "
+                "took that one's place meanwhile; run this again to evolve that"
+            )
+            return Published(new, number, moved=False, kept=kept)
+        if store.claim("current", number + 1, current.model_copy(update={"version": new}).model_dump()):
+            return Published(new, number + 1, moved=True)
+
+
+def _skills(store: Store, skills: Mapping[int, Output]) -> dict[str, Any]:
+    return {
+        "index_revision": SKILL_INDEX_REVISION,
+        "recipes": sorted(SKILL_RECIPES),
+        **{
+            name: sum(output.manifest[name] for output in skills.values())
+            for name in ("namespaces", "trajectories", "skills", "subtasks")
+        },
+        "buckets": _listed(store, skills),
+    }
+
+
+def _write(store: Store, manifest: Mapping[str, Any]) -> str:
+    """Write the manifest of a version and return its id."""
     version = version_id(manifest)
     _write_manifest(manifest_path(store, version), {**manifest, "version": version})
-    return _advance(store, version, imports)
+    return version
 
 
 def _listed(store: Store, outputs: Mapping[int, Output]) -> dict[str, Any]:

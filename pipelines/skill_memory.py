@@ -14,7 +14,15 @@ from hgmem_core.skill_dedup import SAME_FROM, dedup_skills
 from hgmem_core.skill_evolution import EvolutionRule, apply_evolution, joined_text, plan_evolution
 from hgmem_core.skill_graph import SkillGraph, SkillTables, SkillVectors
 from hgmem_core.skill_recipes import DualPath
-from hgmem_core.skill_utility import MEMBERS, UtilityRule, nodes_of, step_range, utility_of_members, utility_of_shown
+from hgmem_core.skill_utility import (
+    MEMBERS,
+    StepRange,
+    UtilityRule,
+    nodes_of,
+    step_range,
+    utility_of_members,
+    utility_of_shown,
+)
 from hgmem_core.skills import learn_skills, plan_tasks
 from hgmem_core.subtasks import subtasks
 
@@ -67,19 +75,41 @@ def with_replayed_utilities(
     vectors, plans = (
         encode_distinct(encoder, texts, batch_size) for texts in (tasks, [plan_text(task) for task in tasks])
     )
-    feedback = replay(graph, vectors, plans, recipe)
+    return with_shown_utilities(graph, replay(graph, vectors, plans, recipe), rule)
+
+
+def with_shown_utilities(graph: SkillGraph, feedback: pa.Table, rule: UtilityRule) -> SkillGraph:
+    """Return a graph whose utilities are of what was shown, by the FEEDBACK of its namespace."""
+    tables = graph.tables
     nodes = nodes_of(tables.subtasks, tables.skills, tables.trajectories)
     return SkillGraph.of(replace(tables, utilities=utility_of_shown(nodes, feedback, rule)), graph.vectors)
 
 
 def evolve(
-    graph: SkillGraph, encoder: Encoder, rule: EvolutionRule, cycles: int, batch_size: int
+    graph: SkillGraph,
+    encoder: Encoder,
+    rule: EvolutionRule,
+    cycles: int,
+    batch_size: int,
+    steps: StepRange | None = None,
+    first: int = 0,
 ) -> tuple[SkillGraph, pa.Table]:
-    """Return a graph after some cycles of evolution without a language model, and their DECISION rows."""
-    n_steps = graph.tables.trajectories.column("n_steps").to_numpy().astype(np.int64)
-    steps = step_range(graph.outcomes, n_steps, rule.utility)
+    """Return a graph after some cycles of evolution without a language model, and their DECISION rows.
+
+    Args:
+        graph: Of one namespace, with utilities.
+        encoder: Makes the vectors of new texts.
+        rule: What is pruned and what is merged.
+        cycles: How many.
+        batch_size: Pieces of text in one batch.
+        steps: T_min and T_max of its utilities; None for those of its runs.
+        first: The number of the first cycle.
+    """
+    if steps is None:
+        n_steps = graph.tables.trajectories.column("n_steps").to_numpy().astype(np.int64)
+        steps = step_range(graph.outcomes, n_steps, rule.utility)
     decisions = [DECISION.empty()]
-    for cycle in range(cycles):
+    for cycle in range(first, first + cycles):
         plan = plan_evolution(graph, rule, cycle)
         evolved = apply_evolution(plan, [joined_text(plan.graph, pair) for pair in plan.pairs], steps, rule, cycle)
         decisions.append(evolved.decisions)

@@ -164,9 +164,9 @@ class SkillBuild:
 
         def join(parent: Output, kept: Set[str], made: Produced) -> Produced:
             both = splice_skill_indexes(_read_index(self._runner.sound(parent)), index, kept)
-            return _index_files(both, made.outcomes, about)
+            return index_files(both, made.outcomes, about)
 
-        return self._runner.finish(task, _index_files(index, outcomes, about), join)
+        return self._runner.finish(task, index_files(index, outcomes, about), join)
 
 
 def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
@@ -220,7 +220,8 @@ def _utility(runs: Tables, plans: Tables, skills: Tables) -> Asking[Produced]:
     return produced({"utilities": (found, UTILITY)}, outcomes)
 
 
-def _index_files(index: BucketSkills, outcomes: pa.Table, about: Mapping[str, object]) -> Produced:
+def index_files(index: BucketSkills, outcomes: pa.Table, about: Mapping[str, object]) -> Produced:
+    """Return the files of a bucket's skill index; `about` is for the manifest, beside how much there is."""
     tables = {name: getattr(index.tables, name) for name in SKILL_TABLES}
     files: dict[str, Payload] = {f"{name}.arrow": table for name, table in tables.items()}
     files[SKILL_VECTORS_FILE] = to_faiss(index.vectors)

@@ -1,0 +1,99 @@
+"""Evolution of skills as a person runs it."""
+
+import json
+import sys
+
+import pytest
+
+from jobs import evolve_skills, query, rebuild
+from jobs.terminal import run_job
+from tests.pipelines.runs import runs, write_runs
+
+CONFIG = """
+[store]
+root = "{root}"
+buckets = 2
+[encoder]
+name = "static"
+[[inputs]]
+format = "trajectories"
+paths = ["{log}"]
+namespace = "acme/{{user}}"
+"""
+TASK = "Put a hot fork on the table"
+
+
+@pytest.fixture
+def job(monkeypatch, capfd):
+    def run(module, *arguments):
+        """Run a job; return its exit code, standard output and standard error."""
+        monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            run_job(module.main)
+        return exited.value.code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def config(job, tmp_path):
+    path = tmp_path / "memory.toml"
+    path.write_text(CONFIG.format(root=tmp_path / "store", log=write_runs(tmp_path / "runs.jsonl", runs())))
+    assert job(rebuild, path)[0] == 0
+    return path
+
+
+def answer(job, config):
+    """Return the ids of the skills and mistakes for the task, best first."""
+    asked = ["--skills", TASK, "--config", config, "--namespace", "acme/ana", "--json"]
+    found = json.loads(job(query, *asked)[1])
+    return [skill["skill_id"] for skill in found["skills"] + found["mistakes"]]
+
+
+def write(path, skill, more=()):
+    row = {"namespace": "acme/ana", "node_kind": "skill", "node_id": skill, "shown_at": "2024-04-01", "outcome": False}
+    shown = [{**row, "query_id": f"q{number}", "n_steps": 5 + number} for number in range(4)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in (*shown, *more)))
+    return path
+
+
+def test_what_feedback_speaks_against_is_gone_from_answers(job, config, tmp_path):
+    skill = answer(job, config)[0]
+    feedback = write(tmp_path / "feedback.jsonl", skill, [{"outcome": True}])
+    arguments = [config, "--feedback", feedback, "--set", "imports.max_reject_rate=0.2"]
+    code, out, _ = job(evolve_skills, *arguments)
+    assert code == 0
+    assert "pruned 1\n" in out
+    assert "published True" in out
+    assert "feedback 4 ok, 0 empty, 1 rejected" in out
+    assert "1 x namespace: it is missing" in out
+    assert "decisions.parquet" in out
+    left = answer(job, config)
+    assert left
+    assert skill not in left
+
+
+def test_a_replay_says_as_json_what_it_did(job, config):
+    code, out, _ = job(evolve_skills, config, "--replay", "--cycles", 2, "--json")
+    done = json.loads(out)
+    assert code == 0
+    assert done["merged"] > 0
+    assert done["skills_after"] == done["skills_before"] - done["pruned"] - done["merged"]
+    assert done["feedback"]["ok"] > 0
+    assert len(done["decisions"]) == done["stages"]["evolve"]["made"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([], 2, "either --feedback FILE or --replay"),
+        (["--replay", "--feedback", "f.jsonl"], 2, "either --feedback FILE or --replay"),
+        (["--replay", "--cycles", 0], 2, "--cycles: 0 is not between 1 and 1000"),
+        (["--feedback", "nowhere.jsonl"], 1, "nowhere.jsonl: cannot be read"),
+        (["--replay", "--set", "encoder.name='minilm'"], 1, "was built with another encoder"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(job, config, arguments, code, said):
+    found, _, err = job(evolve_skills, config, *arguments)
+    assert found == code
+    assert said in err
