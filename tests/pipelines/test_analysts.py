@@ -122,7 +122,7 @@ def test_only_a_recipe_that_reads_an_analysis_asks_for_one(server, store, recipe
 
 
 def test_recipes_that_walk_read_an_analysis_and_lists_do_not():
-    assert set(READS_ANALYSIS) == {"magma-static", "hage:static", "hage:scored-edges"}
+    assert set(READS_ANALYSIS) == {"magma-static", "hage:anchors", "hage:static", "hage:scored-edges"}
     assert all(needs_analysis(find_recipe(name)) for name in ("hage", "learned-flat", "routed"))
 
 
