@@ -15,7 +15,7 @@ from hgmem_core.skill_index import SKILL_INDEX_REVISION
 from hgmem_core.skill_recipes import SKILL_RECIPES
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.engine import Indexes
-from pipelines.files import create_json, read_sealed, seal
+from pipelines.files import read_sealed, seal
 from pipelines.store import Output, Store
 from pipelines.versions import RELATION_LAYOUTS, Pointer, Version, manifest_path, pointers, version_id
 
@@ -134,7 +134,7 @@ def _skills(store: Store, skills: Mapping[int, Output]) -> dict[str, Any]:
 def _write(store: Store, manifest: Mapping[str, Any]) -> str:
     """Write the manifest of a version and return its id."""
     version = version_id(manifest)
-    _write_manifest(manifest_path(store, version), {**manifest, "version": version})
+    _write_manifest(store, manifest_path(store, version), {**manifest, "version": version})
     return version
 
 
@@ -175,13 +175,12 @@ def _why_kept(history: list[Pointer], version: str, imports: int) -> str | None:
     return None
 
 
-def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _write_manifest(store: Store, path: Path, manifest: Mapping[str, Any]) -> None:
     try:
-        create_json(path, seal(manifest))
+        store.write_json(path, seal(manifest))
     except FileExistsError:
         if not _lists(path, manifest):
-            create_json(path, seal(manifest), replace=True)
+            store.write_json(path, seal(manifest), replace=True)
 
 
 def _lists(path: Path, manifest: Mapping[str, Any]) -> bool:

@@ -58,6 +58,8 @@ __all__ = [
     "write_file",
 ]
 
+VERSION_ID = "[0-9a-f]{16}"
+
 LINEAGE_FILE = "lineage.parquet"
 """Of every output of a bucket: what each namespace was made from."""
 
@@ -234,6 +236,20 @@ class Store:
         with self.workspace() as aside, suppress(FileNotFoundError):
             folder.rename(aside / folder.name)
 
+    def write_json(self, path: Path, content: Mapping[str, Any], replace: bool = False) -> None:
+        """Create a JSON file of the store whole, or put it in the place of one; see `pipelines.files.create_json`."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        create_json(path, content, replace)
+
+    def remove_file(self, path: Path) -> None:
+        """Remove a single file of the store, if it is there."""
+        path.unlink(missing_ok=True)
+
+    def version_ids(self) -> list[str]:
+        """Return the ids of the versions that have a manifest, in the order of their names."""
+        paths = self.root.glob("versions/*/manifest.json")
+        return sorted(path.parent.name for path in paths if re.fullmatch(VERSION_ID, path.parent.name))
+
     @contextmanager
     def workspace(self) -> Iterator[Path]:
         """Give a fresh folder under `tmp/` and remove what is left of it."""
@@ -260,9 +276,8 @@ class Store:
 
     def claim(self, kind: str, number: int, content: Mapping[str, Any]) -> bool:
         """Write the numbered file of a kind, or return False if another writer took the number."""
-        (self.root / kind).mkdir(exist_ok=True)
         try:
-            create_json(self.root / kind / _number_name(number), content)
+            self.write_json(self.root / kind / _number_name(number), content)
         except FileExistsError:
             return False
         return True

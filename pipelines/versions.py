@@ -26,7 +26,7 @@ from hgmem_core.skill_graph import SkillTables
 from hgmem_core.skill_index import SKILL_INDEX_REVISION, SKILL_TABLES, SkillIndex
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.files import StoreError, damage_of, open_arrow, read_as, read_sealed
-from pipelines.store import Store
+from pipelines.store import VERSION_ID, Store
 
 SKILL_VECTORS_FILE = "skill.faiss"
 SKILL_INDEX_FILES = (*(f"{name}.arrow" for name in SKILL_TABLES), SKILL_VECTORS_FILE)
@@ -41,7 +41,6 @@ TUNED_FILE = "turn_tuned.faiss"
 """Beside them in a version that has tuned vectors."""
 
 _NOT_SERVED = "version {} is not served; roll back to another version or rebuild"
-_ID = "[0-9a-f]{16}"
 _DECIDING = (
     "schema_version", "index_revision", "tokens_revision", "encoder", "tuned_encoder", "index", "propagation",
     "relations", "default_recipe", "store_buckets",
@@ -73,7 +72,7 @@ class Pointer(BaseModel, frozen=True, strict=True):
         rollback: Whether somebody chose the version, and no build.
     """
 
-    version: Annotated[str, Field(pattern=f"^{_ID}$")]
+    version: Annotated[str, Field(pattern=f"^{VERSION_ID}$")]
     imports: int = 0
     rollback: bool = False
 
@@ -246,10 +245,9 @@ def open_version(store: Store, version: str | None = None) -> Version:
             raise VersionError(f"{store.root} has no published version yet; rebuild it first")
         version = current[1]
     path = manifest_path(store, version)
-    if not re.fullmatch(_ID, version) or not path.is_file():
-        paths = store.root.glob("versions/*/manifest.json")
-        known = sorted(path.parent.name for path in paths if re.fullmatch(_ID, path.parent.name))
-        raise VersionError(f"{store.root} has no version {version!r}; it has {', '.join(known) or 'none'}")
+    if not re.fullmatch(VERSION_ID, version) or not path.is_file():
+        known = ", ".join(store.version_ids()) or "none"
+        raise VersionError(f"{store.root} has no version {version!r}; it has {known}")
     return Version(store, _checked_manifest(path, version))
 
 
