@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hgmem_core.config import TrainConfig
+from hgmem_core.data_parallel import ALONE, DataParallel
 from hgmem_core.frontier import FrontierWeights, grow
 from hgmem_core.frontier_policy import (
     FrontierNetwork,
@@ -23,7 +24,7 @@ from hgmem_core.frontier_policy import (
 from hgmem_core.namespace_index import TieOrder
 from hgmem_core.ranking import Rows, best_rows
 from hgmem_core.recipes import Routed
-from hgmem_core.reinforce import AllReduce, seed_of
+from hgmem_core.reinforce import seed_of
 from hgmem_core.training_run import TrainingRun
 
 _BEST = 10
@@ -45,10 +46,7 @@ class FrontierTrainer:
         questions: Sequence[FrontierQuestion],
         settings: FrontierTraining,
         seed: int,
-        worker: int = 0,
-        workers: int = 1,
-        all_reduce: AllReduce | None = None,
-        device: str = "cpu",
+        parallel: DataParallel = ALONE,
     ) -> None:
         """Draw the network's parameters. Questions without evidence, or that find no relation, are left out.
 
@@ -56,18 +54,13 @@ class FrontierTrainer:
             questions: To learn from.
             settings: How to train.
             seed: Of all that is drawn.
-            worker: The number of this one, from 0.
-            workers: How many there are.
-            all_reduce: Averages over them; None for one.
-            device: Where tensors are; what is drawn differs between kinds of device.
+            parallel: Which of several workers this one is, and where its tensors are.
 
         Raises:
             ValueError: There is no question to learn from.
         """
-        if workers > 1 and all_reduce is None:
-            raise ValueError(f"{workers} workers train together only with an all_reduce")
         graphs = {id(question.graph): question.graph for question in questions}
-        vectors = {key: torch.tensor(graph.vectors, device=device) for key, graph in graphs.items()}
+        vectors = {key: torch.tensor(graph.vectors, device=parallel.device) for key, graph in graphs.items()}
         with_evidence = [question for question in questions if len(question.evidence)]
         prepared = [PreparedQuestion(one, settings.facts, vectors[id(one.graph)]) for one in with_evidence]
         self._questions = [one for one in prepared if len(one.source)]
@@ -77,10 +70,9 @@ class FrontierTrainer:
                 "nothing to learn a frontier from"
             )
         self.settings, self.epochs = settings, 0
-        self._seed, self._worker, self._workers, self._all_reduce = seed, worker, workers, all_reduce
-        self._device = device
+        self._seed, self._parallel = seed, parallel
         dimension = with_evidence[0].graph.vectors.shape[1]
-        self._network = FrontierNetwork(dimension, settings, torch.Generator().manual_seed(seed)).to(device)
+        self._network = FrontierNetwork(dimension, settings, torch.Generator().manual_seed(seed)).to(parallel.device)
         self._network.read_like(self._questions)
         others = [*self._network.of_bonuses, *self._network.of_drawing]
         groups = (others, 0.0), (self._network.residuals, settings.decay)
@@ -103,17 +95,8 @@ class FrontierTrainer:
         order = np.random.default_rng([self._seed, self.epochs]).permutation(len(self._questions))
         batches = np.array_split(order, max(1, len(order) // self.settings.batch))
         told = sum((self._step(batch.tolist()) for batch in batches), np.zeros(2))
-        listwise, earned = self.mean_over_workers((told * (self._workers / len(order))).tolist())
+        listwise, earned = self._parallel.mean((told * self._parallel.weight(len(order))).tolist())
         return {"listwise loss": listwise} if self.is_warm else {"listwise loss": listwise, "earned": earned}
-
-    def mean_over_workers(self, values: Sequence[float]) -> list[float]:
-        """Return the mean of what each worker gives, value by value; all have to call this, and all get the same."""
-        if self._all_reduce is None:
-            return list(values)
-        tensor = torch.tensor(values, dtype=torch.float64, device=self._device)
-        self._all_reduce([tensor])
-        means: list[float] = tensor.tolist()
-        return means
 
     def weights(self) -> FrontierWeights:
         """Return what was learned so far, as arrays of its own."""
@@ -138,15 +121,13 @@ class FrontierTrainer:
         network = self._network
         told = np.zeros(2)
         self._optimiser.zero_grad()
-        for number in batch[self._worker :: self._workers]:
+        for number in self._parallel.share(batch):
             loss, listwise, earned = self._loss(number)
-            # The mean over all workers of these is the mean over all questions, also where shares differ by one.
-            torch.autograd.backward(loss * (self._workers / len(batch)))
+            torch.autograd.backward(loss * self._parallel.weight(len(batch)))
             told += float(listwise.detach()), earned
         learning = [*network.of_bonuses, *network.residuals, *([] if self.is_warm else network.of_drawing)]
         gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in learning]
-        if self._all_reduce is not None:
-            self._all_reduce(gradients)
+        self._parallel.average(gradients)
         for one, gradient in zip(learning, gradients, strict=True):
             one.grad = gradient
         torch.nn.utils.clip_grad_norm_(learning, 1.0)
@@ -159,7 +140,7 @@ class FrontierTrainer:
         if self.is_warm:
             listwise = listwise_loss(network, one, warm_bonus(network.of_relations(one), one, settings.warm_facts))
             return listwise, listwise, 0.0
-        generator = torch.Generator(self._device).manual_seed(seed_of(self._seed, self.epochs, number))
+        generator = torch.Generator(self._parallel.device).manual_seed(seed_of(self._seed, self.epochs, number))
         drawn = draw(network, one, settings, generator)
         listwise = listwise_loss(network, one, drawn.bonus)
         return drawn.policy_loss + settings.listwise_share * listwise, listwise, float(drawn.earned.mean())
@@ -209,20 +190,17 @@ class RoutedTraining:
     config: TrainConfig
     seed: int
 
-    def start(
-        self, worker: int = 0, workers: int = 1, all_reduce: AllReduce | None = None, device: str = "cpu"
-    ) -> TrainingRun:
-        """Return the training at its beginning; for the arguments see `FrontierTrainer`.
+    def start(self, parallel: DataParallel = ALONE) -> TrainingRun:
+        """Return the training at its beginning; see `FrontierTrainer`.
 
         Raises:
             ValueError: There is no question to learn from.
         """
-        trainer = FrontierTrainer(self.questions, self.settings, self.seed, worker, workers, all_reduce, device)
+        trainer = FrontierTrainer(self.questions, self.settings, self.seed, parallel)
 
         def validate() -> float:
             weights = trainer.weights()
-            own = sum(one.recall(weights, self.recipe) for one in self.held_out[worker::workers])
-            [mean] = trainer.mean_over_workers([own])
-            return mean * workers / len(self.held_out)
+            [mean] = parallel.mean([sum(one.recall(weights, self.recipe) for one in parallel.share(self.held_out))])
+            return mean * parallel.world_size / len(self.held_out)
 
         return TrainingRun(trainer, validate if self.held_out else None, self.config)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hgmem_core.config import TrainConfig
+from hgmem_core.data_parallel import ALONE, DataParallel
 from hgmem_core.hage import HageWeights, find_anchors, hage_rank, period_of
 from hgmem_core.lexical import Floats, Ints
 from hgmem_core.namespace_index import NamespaceIndex, TieOrder
 from hgmem_core.query_analysis import QueryAnalysis
 from hgmem_core.ranking import Rows
 from hgmem_core.recipes import Hage
-from hgmem_core.reinforce import AllReduce, HageTrainer, HageTraining
+from hgmem_core.reinforce import HageTrainer, HageTraining
 from hgmem_core.relations import Relations
 from hgmem_core.training_run import TrainingRun
 from hgmem_core.walks import TrainingGraph, TrainingQuestion
@@ -91,22 +92,17 @@ class WalkTraining:
     config: TrainConfig
     seed: int
 
-    def start(
-        self, worker: int = 0, workers: int = 1, all_reduce: AllReduce | None = None, device: str = "cpu"
-    ) -> TrainingRun:
-        """Return the training at its beginning; for the arguments see `hgmem_core.reinforce.HageTrainer`.
+    def start(self, parallel: DataParallel = ALONE) -> TrainingRun:
+        """Return the training at its beginning; see `hgmem_core.reinforce.HageTrainer`.
 
         Raises:
             ValueError: No question has a target, or a graph or question is not as it should be.
         """
-        trainer = HageTrainer(
-            self.graphs, self.questions, self.settings, self.seed, worker, workers, all_reduce, device
-        )
+        trainer = HageTrainer(self.graphs, self.questions, self.settings, self.seed, parallel)
 
         def validate() -> float:
             weights = trainer.weights()
-            own = sum(one.recall(weights, self.recipe) for one in self.held_out[worker::workers])
-            [mean] = trainer.mean_over_workers([own])
-            return mean * workers / len(self.held_out)
+            [mean] = parallel.mean([sum(one.recall(weights, self.recipe) for one in parallel.share(self.held_out))])
+            return mean * parallel.world_size / len(self.held_out)
 
         return TrainingRun(trainer, validate if self.held_out else None, self.config)

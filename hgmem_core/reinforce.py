@@ -7,7 +7,7 @@ mean of all in units of their standard deviation (one update for each walk, so t
 walks of a question earn the same, the two learn nothing from it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hgmem_core.data_parallel import ALONE, DataParallel
 from hgmem_core.hage import HageWeights
 from hgmem_core.router import QueryRouter
 from hgmem_core.walks import (
@@ -30,9 +31,6 @@ from hgmem_core.walks import (
     pad_questions,
     roll_out,
 )
-
-AllReduce = Callable[[list[Tensor]], None]
-"""Replaces each tensor, in place, by its mean over all workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +117,7 @@ class HageTrainer:
         questions: Sequence[TrainingQuestion],
         settings: HageTraining,
         seed: int,
-        worker: int = 0,
-        workers: int = 1,
-        all_reduce: AllReduce | None = None,
-        device: str = "cpu",
+        parallel: DataParallel = ALONE,
     ) -> None:
         """Draw the router's parameters. Questions without a target are left out.
 
@@ -131,10 +126,7 @@ class HageTrainer:
             questions: To walk for.
             settings: How to train.
             seed: Of all that is drawn.
-            worker: The number of this one, from 0.
-            workers: How many there are.
-            all_reduce: Averages over them; None for one.
-            device: Where tensors are; what is drawn differs between kinds of device.
+            parallel: Which of several workers this one is, and where its tensors are.
 
         Raises:
             ValueError: No question has a target, or a graph or question is not as it should be.
@@ -142,13 +134,11 @@ class HageTrainer:
         asked = [question for question in questions if len(question.targets)]
         if not asked:
             raise ValueError(f"none of the {len(questions)} questions has a target: nothing can be learned from them")
-        if workers > 1 and all_reduce is None:
-            raise ValueError(f"{workers} workers train together only with an all_reduce")
         self.settings, self.steps = settings, 0
+        device = parallel.device
         self._graphs: Graphs = pad_graphs(graphs, device)
         self._questions = pad_questions(asked, graphs, device)
-        self._seed, self._worker, self._workers, self._all_reduce = seed, worker, workers, all_reduce
-        self._device = device
+        self._seed, self._parallel = seed, parallel
         generator = torch.Generator().manual_seed(seed_of(seed, 0, 0))
         sizes = self._questions.vectors.shape[1], self._graphs.features.shape[1]
         self.router = QueryRouter(*sizes, generator).to(device)
@@ -169,17 +159,8 @@ class HageTrainer:
     def epoch(self) -> dict[str, float]:
         """Walk once for every question; return the means of what `step` returns, over all workers."""
         steps = [self.step() for _ in range(self.steps_an_epoch)]
-        means = self.mean_over_workers([float(np.mean([step[name] for step in steps])) for name in steps[0]])
+        means = self._parallel.mean([float(np.mean([step[name] for step in steps])) for name in steps[0]])
         return dict(zip(steps[0], means, strict=True))
-
-    def mean_over_workers(self, values: Sequence[float]) -> list[float]:
-        """Return the mean of what each worker gives, value by value; all have to call this, and all get the same."""
-        if self._all_reduce is None:
-            return list(values)
-        tensor = torch.tensor(values, dtype=torch.float64, device=self._device)
-        self._all_reduce([tensor])
-        means: list[float] = tensor.tolist()
-        return means
 
     def step(self) -> dict[str, float]:
         """Walk for the next batch and learn from it.
@@ -188,10 +169,12 @@ class HageTrainer:
             Means over this worker's walks: `loss` (of the policy), `return` (discounted), `success`.
         """
         numbers = self._next_batch()
-        generator = torch.Generator(self._device).manual_seed(seed_of(self._seed, 1 + self.steps, self._worker))
-        own = numbers[self._worker :: self._workers]
+        generator = torch.Generator(self._parallel.device).manual_seed(
+            seed_of(self._seed, 1 + self.steps, self._parallel.rank)
+        )
+        own = self._parallel.share(numbers)
         # One start for all walks of a question: what they earn is compared.
-        chosen = torch.rand(len(own), generator=generator, device=self._device) * self._questions.n_starts[own]
+        chosen = torch.rand(len(own), generator=generator, device=self._parallel.device) * self._questions.n_starts[own]
         starts = self._questions.starts[own, chosen.long()].repeat_interleave(self.settings.walks)
         asked = own.repeat_interleave(self.settings.walks)
         walks = self.walk(asked, starts, by_chance(generator))
@@ -214,20 +197,18 @@ class HageTrainer:
         settings = self.settings
         returns = discounted(walks.rewards, settings.discount)
         total = policy_loss(walks, self._advantages(returns)).sum()
-        # The mean over all workers of what each adds is the mean over all walks, also where shares differ by one.
-        loss = total * (self._workers / walks_of_all)
+        loss = total * self._parallel.weight(walks_of_all)
         if self.features.requires_grad:
             loss = loss + settings.anchor * (self.features - self._graphs.features).square().sum()
         gradients = list(torch.autograd.grad(loss, self._trained))
         # A walk that began at its only target made no step and tells nothing.
         earned = torch.stack([returns[:, 0].sum(), walks.live[:, 0].sum()])
-        if self._all_reduce is not None:
-            self._all_reduce([*gradients, earned])
+        self._parallel.average([*gradients, earned])
         for one, gradient in zip(self._trained, gradients, strict=True):
             one.grad = gradient
         torch.nn.utils.clip_grad_norm_(self._trained, settings.largest_norm)
         self.optimiser.step()
-        decay = settings.average_decay ** (earned[1] * self._workers)
+        decay = settings.average_decay ** (earned[1] * self._parallel.world_size)
         self.average = decay * self.average + (1 - decay) * earned[0] / earned[1].clamp(min=1)
         own = max(1, len(returns))
         return {
@@ -247,7 +228,7 @@ class HageTrainer:
         """Return the questions of the next step: each once in an epoch, in an order of its own, in like parts."""
         epoch, place = divmod(self.steps, self.steps_an_epoch)
         order = np.random.default_rng([self._seed, epoch]).permutation(len(self._questions.vectors))
-        return torch.from_numpy(np.array_split(order, self.steps_an_epoch)[place]).to(self._device)
+        return torch.from_numpy(np.array_split(order, self.steps_an_epoch)[place]).to(self._parallel.device)
 
     def weights(self) -> HageWeights:
         """Return what was learned so far, as arrays of its own."""
@@ -271,7 +252,7 @@ class HageTrainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state; graphs, questions, settings and seed are those that it was made with."""
-        self.steps, self.average = state["steps"], state["average"].to(self._device)
+        self.steps, self.average = state["steps"], state["average"].to(self._parallel.device)
         self.router.load_state_dict(state["router"])
         self.features.data.copy_(state["features"])
         self.optimiser.load_state_dict(state["optimiser"])

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from hgmem_core.config import TrainConfig
+from hgmem_core.data_parallel import ALONE, DataParallel
 from hgmem_core.lexical import Floats, Ints
-from hgmem_core.reinforce import AllReduce
 from hgmem_core.trained import TrainedModelError
 from hgmem_core.training_run import TrainingRun
 from pipelines.bert_encoder import BertFolder, ends
@@ -98,10 +98,7 @@ class EncoderTuner:
         examples: Sequence[TuningExample],
         settings: EncoderTuning,
         seed: int,
-        worker: int = 0,
-        workers: int = 1,
-        all_reduce: AllReduce | None = None,
-        device: str = "cpu",
+        parallel: DataParallel = ALONE,
     ) -> None:
         """Load the encoder to begin with.
 
@@ -110,23 +107,17 @@ class EncoderTuner:
             examples: Of all questions that it is tuned on.
             settings: How.
             seed: Of all that is drawn.
-            worker: The number of this one, from 0.
-            workers: How many there are.
-            all_reduce: Averages over them; None for one.
-            device: Where tensors are.
+            parallel: Which of several workers this one is, and where its tensors are.
 
         Raises:
             ValueError: There is no example, or the encoder is of another kind.
         """
         if not examples:
             raise ValueError("there is no question with evidence: nothing can be learned")
-        if workers > 1 and all_reduce is None:
-            raise ValueError(f"{workers} workers tune together only with an all_reduce")
         self.settings, self.steps = settings, 0
-        self._examples, self._seed, self._worker, self._workers = examples, seed, worker, workers
-        self._all_reduce, self._device = all_reduce, device
+        self._examples, self._seed, self._parallel = examples, seed, parallel
         self._base, self._config = base.weights(), base.config()
-        self._tensors = load_bert(self._base, self._config, device)
+        self._tensors = load_bert(self._base, self._config, parallel.device)
         self._trained = {name: tensor for name, tensor in self._tensors.items() if name != WORDS}
         for tensor in self._trained.values():
             tensor.requires_grad_()
@@ -155,7 +146,7 @@ class EncoderTuner:
             TrainedModelError: The loss is NaN or infinite: weights grew out of hand.
         """
         batch = self._next_batch()
-        own = [self._examples[number] for number in batch[self._worker :: self._workers]]
+        own = [self._examples[number] for number in self._parallel.share(batch)]
         trained = list(self._trained.values())
         told, gradients = 0.0, [torch.zeros_like(tensor) for tensor in trained]
         if own:
@@ -163,10 +154,8 @@ class EncoderTuner:
             told = float(loss.detach())
             if not np.isfinite(told):
                 raise TrainedModelError(f"the loss is {told} at step {self.steps + 1}: lower rate={self.settings.rate}")
-            # The mean over all workers of these is the mean over all examples, also where shares differ by one.
-            gradients = list(torch.autograd.grad(loss * (len(own) * self._workers / len(batch)), trained))
-        if self._all_reduce is not None:
-            self._all_reduce(gradients)
+            gradients = list(torch.autograd.grad(loss * (len(own) * self._parallel.world_size / len(batch)), trained))
+        self._parallel.average(gradients)
         for tensor, gradient in zip(trained, gradients, strict=True):
             tensor.grad = gradient
         torch.nn.utils.clip_grad_norm_(trained, self.settings.largest_norm)
@@ -190,13 +179,6 @@ class EncoderTuner:
             parts = -(-len(texts) // _ENCODED_AT_ONCE)
             vectors: Floats = self._encode(texts, parts).cpu().numpy()
         return vectors
-
-    def mean_over_workers(self, value: float) -> float:
-        """Return the mean of what every worker gives; each must call this."""
-        tensor = torch.tensor([value], dtype=torch.float64, device=self._device)
-        if self._all_reduce is not None:
-            self._all_reduce([tensor])
-        return float(tensor)
 
     def weights(self) -> TunedWeights:
         """Return the whole checkpoint as it is now, by the names of the one that tuning began with."""
@@ -228,16 +210,16 @@ class EncoderTuner:
         return self.settings.rate * min(risen, 1.0, (last - self.steps) / max(1.0, last - rising))
 
     def _loss(self, examples: Sequence[TuningExample]) -> Tensor:
-        draw = np.random.default_rng([self._seed, self.steps, self._worker, 1])
+        draw = np.random.default_rng([self._seed, self.steps, self._parallel.rank, 1])
         lookalikes = [one.negatives[draw.integers(len(one.negatives))] for one in examples if one.negatives]
         texts = [*(one.document for one in examples), *lookalikes]
         queries = self._encode([one.query for one in examples], 1)
         scores = queries @ self._encode(texts, self.settings.parts).T / self.settings.temperature
         # What is evidence, too, must not be pushed away, whichever example it came with.
         is_evidence = [[text in self._evidence[one.question] for text in texts] for one in examples]
-        other = torch.tensor(is_evidence, device=self._device)
+        other = torch.tensor(is_evidence, device=self._parallel.device)
         other.fill_diagonal_(False)
-        own = torch.arange(len(examples), device=self._device)
+        own = torch.arange(len(examples), device=self._parallel.device)
         return functional.cross_entropy(scores.masked_fill(other, -torch.inf), own)
 
     def _encode(self, texts: Sequence[str], parts: int) -> Tensor:
@@ -245,15 +227,15 @@ class EncoderTuner:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         token_ids = [self._cut(encoding.ids) for encoding in encodings]
         order = sorted(range(len(texts)), key=lambda place: len(token_ids[place]))
-        vectors = []
+        device, vectors = self._parallel.device, []
         for part in np.array_split(order, min(parts, len(order))):
             padded = [torch.tensor(token_ids[place]) for place in part]
             ids = torch.nn.utils.rnn.pad_sequence(padded, batch_first=True)
             lengths = torch.tensor([len(one) for one in padded])
             mask = torch.arange(ids.shape[1]) < lengths[:, None]
-            with torch.autocast(self._device.partition(":")[0], torch.bfloat16, enabled=self.settings.bfloat16):
-                vectors.append(bert_vectors(self._tensors, self._config, ids.to(self._device), mask.to(self._device)))
-        back = torch.tensor(np.argsort(order), device=self._device)
+            with torch.autocast(device.partition(":")[0], torch.bfloat16, enabled=self.settings.bfloat16):
+                vectors.append(bert_vectors(self._tensors, self._config, ids.to(device), mask.to(device)))
+        back = torch.tensor(np.argsort(order), device=device)
         return functional.normalize(torch.cat(vectors), dim=1)[back]
 
     def _cut(self, token_ids: list[int]) -> list[int]:
@@ -337,20 +319,18 @@ class EncoderTraining:
     config: TrainConfig
     seed: int
 
-    def start(
-        self, worker: int = 0, workers: int = 1, all_reduce: AllReduce | None = None, device: str = "cpu"
-    ) -> TrainingRun:
-        """Return the tuning at its beginning; for the arguments see `EncoderTuner`.
+    def start(self, parallel: DataParallel = ALONE) -> TrainingRun:
+        """Return the tuning at its beginning; see `EncoderTuner`.
 
         Raises:
             ValueError: See `EncoderTuner`.
         """
         settings = replace(self.settings, epochs=self.config.epochs)
-        tuner = EncoderTuner(self.base, self.examples, settings, self.seed, worker, workers, all_reduce, device)
+        tuner = EncoderTuner(self.base, self.examples, settings, self.seed, parallel)
         asked = sum(len(one.queries) for one in self.held_out)
 
         def validate() -> float:
-            own = sum(one.found(tuner) for one in self.held_out[worker::workers])
-            return 100.0 * tuner.mean_over_workers(own) * workers / asked
+            [mean] = parallel.mean([sum(one.found(tuner) for one in parallel.share(self.held_out))])
+            return 100.0 * mean * parallel.world_size / asked
 
         return TrainingRun(tuner, validate if asked else None, self.config)

@@ -27,7 +27,8 @@ from ray.train.torch import TorchTrainer, get_device
 from safetensors.numpy import load_file, save_file
 
 from hgmem_core.config import RunConfig
-from hgmem_core.reinforce import AllReduce, one_thread
+from hgmem_core.data_parallel import DataParallel
+from hgmem_core.reinforce import one_thread
 from hgmem_core.trained import TrainedModelError
 from hgmem_core.training_run import Arrays, RunState, TrainingRun
 from pipelines.engine import ClusterError
@@ -46,7 +47,7 @@ _SAID_CHARS = 240
 class Training(Protocol):
     """Everything that a training takes; travels to other processes."""
 
-    def start(self, worker: int, workers: int, all_reduce: AllReduce | None, device: str) -> TrainingRun:
+    def start(self, parallel: DataParallel) -> TrainingRun:
         """Return the training at its beginning, for one of several workers."""
         ...
 
@@ -194,8 +195,9 @@ def _work(training: Training, checkpoint_epochs: int, board: Any) -> Trained:  #
     """Train as one of the workers."""
     context = ray.train.get_context()
     worker, workers = context.get_world_rank(), context.get_world_size()
+    parallel = DataParallel(worker, workers, _average if workers > 1 else None, str(get_device()))
     with one_thread():
-        run = training.start(worker, workers, _average if workers > 1 else None, str(get_device()))
+        run = training.start(parallel)
         found = ray.train.get_checkpoint()
         if found is not None:
             with found.as_directory() as folder:

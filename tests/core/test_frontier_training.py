@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hgmem_core.config import TrainConfig
+from hgmem_core.data_parallel import DataParallel
 from hgmem_core.encoding import encode_texts
 from hgmem_core.frontier import FrontierWeights, grow
 from hgmem_core.frontier_policy import FrontierGraph, FrontierQuestion, FrontierTraining
@@ -132,7 +133,7 @@ def test_workers_stay_equal_and_learn_what_one_learns(workers):
     questions, settings = teaching(9), replace(FEW, batch=2)
 
     def work(worker, average):
-        trainer = FrontierTrainer(questions, settings, 0, worker, workers, average)
+        trainer = FrontierTrainer(questions, settings, 0, DataParallel(worker, workers, average))
         return [trainer.epoch() for _ in range(4)], copy.deepcopy(trainer.state_dict()), trainer.weights()
 
     (told, state, weights), *others = in_threads(work, workers)
@@ -186,8 +187,6 @@ def test_settings_that_cannot_be_are_refused():
     ):
         with pytest.raises(ValueError, match=said):
             FrontierTraining(**settings)
-    with pytest.raises(ValueError, match="2 workers train together only with an all_reduce"):
-        FrontierTrainer(teaching(1), FEW, 0, workers=2)
 
 
 def training(held, settings=FEW, **config):
@@ -215,7 +214,7 @@ def test_without_questions_held_back_training_goes_to_its_end():
 
 def test_workers_agree_on_the_whole_validation_and_on_when_to_stop():
     job = training(held_out(teaching(5, seed=9)), QUICK, epochs=40, validate_epochs=1, patience=14)
-    first, second = in_threads(lambda worker, average: finished(job.start(worker, 2, average)), 2)
+    first, second = in_threads(lambda worker, average: finished(job.start(DataParallel(worker, 2, average))), 2)
     alone = finished(job.start())
     assert first.curve == second.curve
     assert first.epochs < 40

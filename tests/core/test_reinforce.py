@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from hgmem_core.data_parallel import DataParallel
 from hgmem_core.reinforce import HageTrainer, HageTraining, discounted, in_deviations, leave_one_out
 from hgmem_core.walks import TrainingGraph, TrainingQuestion, WalkRules, greedily
 from tests.core.event_graphs import EVEN, random_graph, random_question, relations_of, units
@@ -110,7 +111,7 @@ def test_the_anchor_pulls_every_relation_back_to_what_it_was():
     graph = TrainingGraph(relations_of(4, [(0, 1), (1, 2), (3, 0)]), units(np.random.default_rng(0), 4, DIMENSION))
     question = TrainingQuestion(0, graph.vectors[0], EVEN, np.array([0]), np.array([2]))
     seen, record = recorder()
-    trainer = HageTrainer([graph], [question], HageTraining("features", anchor=3.0), 0, all_reduce=record)
+    trainer = HageTrainer([graph], [question], HageTraining("features", anchor=3.0), 0, DataParallel(all_reduce=record))
     moved = torch.tensor([[0.1], [-0.2], [0.3]]) * torch.ones(3, 4)
     trainer.features.data += moved
     trainer.step()  # where there is one way alone, no choice has a gradient
@@ -204,7 +205,7 @@ def test_gradients_averaged_over_workers_are_those_of_one():
 
     def gradients(workers, worker):
         seen, record = recorder()
-        trainer = HageTrainer(graphs, questions, HageTraining(), 0, worker, workers, record)
+        trainer = HageTrainer(graphs, questions, HageTraining(), 0, DataParallel(worker, workers, record))
         own = slice(worker, None, workers)
         trainer.learn(trainer.walk(asked[own], starts[own], greedily), 7)
         return seen[0]
@@ -228,7 +229,7 @@ def test_workers_that_train_together_stay_equal():
             barrier.wait(20)
 
         # The last batch of an epoch leaves the third worker without a question.
-        trainer = HageTrainer(graphs, questions, HageTraining(batch=3), 0, worker, 3, average)
+        trainer = HageTrainer(graphs, questions, HageTraining(batch=3), 0, DataParallel(worker, 3, average))
         for _ in range(4):
             trainer.step()
         states[worker] = copy.deepcopy(trainer.state_dict())
@@ -255,4 +256,4 @@ def test_settings_that_cannot_be_are_refused():
         with pytest.raises(ValueError, match=message):
             HageTraining(**settings)
     with pytest.raises(ValueError, match="2 workers train together only with an all_reduce"):
-        HageTrainer(*some(), HageTraining(), 0, workers=2)
+        DataParallel(world_size=2)

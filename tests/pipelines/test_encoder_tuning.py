@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hgmem_core.config import TrainConfig
+from hgmem_core.data_parallel import DataParallel
 from hgmem_core.encoding import encode_texts
 from hgmem_core.trained import TrainedModelError
 from pipelines.bert_torch import WORDS
@@ -138,17 +139,10 @@ def test_texts_are_encoded_as_the_tuned_encoder_does(base, tmp_path):
     np.testing.assert_allclose(found, encode_texts(encoder, texts), atol=1e-5)
 
 
-def gradients(base, examples, **workers):
+def gradients(base, examples, rank=0, world_size=1):
     given = []
-    tuner = EncoderTuner(
-        base,
-        examples,
-        replace(QUICK, batch=len(examples)),
-        0,
-        all_reduce=lambda some: given.extend(one.clone() for one in some),
-        **workers,
-    )
-    tuner.step()
+    parallel = DataParallel(rank, world_size, lambda some: given.extend(one.clone() for one in some))
+    EncoderTuner(base, examples, replace(QUICK, batch=len(examples)), 0, parallel).step()
     return given
 
 
@@ -156,7 +150,7 @@ def test_every_example_of_a_batch_counts_the_same_whoever_has_it(base):
     """Of three examples one worker has two; the other's one has a third of the whole."""
     alike = example(1, negatives=("say9",))
     alone = gradients(base, [alike])
-    shared = gradients(base, [alike] * 3, worker=1, workers=2)
+    shared = gradients(base, [alike] * 3, rank=1, world_size=2)
     for mine, lone in zip(shared, alone, strict=True):  # means over two workers are halves of their sum
         torch.testing.assert_close(mine / 2, lone / 3)
 
@@ -176,7 +170,7 @@ def test_workers_stay_together(base):
 
         return all_reduce
 
-    tuners = [EncoderTuner(base, EXAMPLES, QUICK, 0, worker, 3, reducer(worker)) for worker in range(3)]
+    tuners = [EncoderTuner(base, EXAMPLES, QUICK, 0, DataParallel(worker, 3, reducer(worker))) for worker in range(3)]
     threads = [threading.Thread(target=lambda tuner=tuner: [tuner.step() for _ in range(4)]) for tuner in tuners]
     for thread in threads:
         thread.start()
@@ -208,7 +202,7 @@ def test_what_is_held_back_tells_how_good_weights_are(base):
 
 def test_a_worker_without_a_share_waits_for_the_others(base):
     given = []
-    tuner = EncoderTuner(base, EXAMPLES[:1], QUICK, 0, worker=1, workers=2, all_reduce=given.append)
+    tuner = EncoderTuner(base, EXAMPLES[:1], QUICK, 0, DataParallel(1, 2, given.append))
     assert tuner.step()["loss"] == 0
     assert all(not gradient.any() for gradient in given[0])
 
@@ -221,8 +215,6 @@ def test_weights_out_of_hand_end_tuning(base):
 def test_what_cannot_be_tuned_with_is_refused(base):
     with pytest.raises(ValueError, match="no question with evidence"):
         tuned(base, [])
-    with pytest.raises(ValueError, match="2 workers tune together only with an all_reduce"):
-        EncoderTuner(base, EXAMPLES, QUICK, 0, workers=2)
     with pytest.raises(ValueError, match="batch is 0; it must be at least 1"):
         EncoderTuning(batch=0)
     with pytest.raises(ValueError, match="temperature is 0; it must be above 0"):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hgmem_core.config import ConfigError, RunConfig, parse_config
+from hgmem_core.data_parallel import ALONE, DataParallel
 from hgmem_core.frontier_training import RoutedTraining
 from hgmem_core.hage_training import HeldOutQuestion, WalkTraining
 from hgmem_core.namespace_index import TieOrder
@@ -41,12 +42,12 @@ class Training:
     lives: Path
     folder: Path
 
-    def start(self, worker=0, workers=1, all_reduce=None, device="cpu"):
-        run = self.learning.start(worker, workers, all_reduce, device)
+    def start(self, parallel=ALONE):
+        run = self.learning.start(parallel)
         next_epoch = run.next_epoch
 
         def next_epoch_or_die():
-            if run.epochs == DIES_AFTER and worker == workers - 1:
+            if run.epochs == DIES_AFTER and parallel.rank == parallel.world_size - 1:
                 for life in self.lives.iterdir():
                     while not list(self.folder.glob("*.json")):
                         time.sleep(0.05)
@@ -119,7 +120,7 @@ def in_threads(learning, workers):
                 tensor.copy_(sum(own[place] for own in given.values()) / workers)
             barrier.wait(60)
 
-        run = learning.start(worker, workers, average)
+        run = learning.start(DataParallel(worker, workers, average))
         while not run.is_over:
             run.next_epoch()
         runs[worker] = run
