@@ -69,7 +69,7 @@ def check_writable(store: Store) -> None:
                 os.close(probe)
     except OSError as error:
         raise PreflightError(
-            f"the store {store.root} cannot be written: {error.strerror}; "
+            f"the store {store} cannot be written: {error.strerror}; "
             "make its folder writable and give it room, or choose another with --set store.root=..."
         ) from error
 

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from hgmem_core.config import Config, RunConfig
 from pipelines.engine import Choice, Engine, choose_engine
 from pipelines.imports import Import, read_imports
-from pipelines.job_log import Checked, EngineChosen, JobLog, LeaseTaken, log_path, open_job_log
+from pipelines.job_log import Checked, EngineChosen, JobLog, LeaseTaken, open_store_log
 from pipelines.lease import Lease, hold_lease
 from pipelines.local_engine import LocalEngine
 from pipelines.log_files import expand_paths
@@ -56,10 +55,8 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         LogFileError: A log does not exist.
         ClusterError: There is no Ray to be used.
     """
-    # Absolute, because workers may stand in another folder.
-    root = Path(config.store.root).absolute()
-    store = Store.make(root, config.store.buckets, log_bytes(_paths(config)))
-    with hold_lease(store, what, began_at) as lease, open_job_log(what, log_path(store, began_at)) as log:
+    store = Store.make(config.store.root, config.store.buckets, log_bytes(_paths(config)), config.store.cache)
+    with hold_lease(store, what, began_at) as lease, open_store_log(what, store, began_at) as log:
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
         if lease.taken_from:
             progress.note(f"took over the store from {lease.taken_from}, which is gone")
