@@ -138,6 +138,15 @@ class ObjectStorage:
             meta, writer = found.meta, found.attributes.get(_WRITER)
             return Stored(bytes(found.bytes()), meta["last_modified"].timestamp(), str(meta["e_tag"]), writer)
 
+    def look(self, key: str) -> Listed | None:
+        """Return what there is to know of an object without its content, or None if there is none."""
+        with self._asked("looking for", key):
+            try:
+                meta = obstore.head(self._client, key)
+            except FileNotFoundError:
+                return None
+            return Listed(key, meta["size"], meta["last_modified"].timestamp(), str(meta["e_tag"]))
+
     def download(self, key: str, path: Path) -> bool:
         """Copy an object to a file, whole or not at all, or return False if there is none; the file keeps its time."""
         with self._asked("reading", key):

@@ -4,6 +4,7 @@ import itertools
 import threading
 from collections import Counter
 from contextlib import contextmanager
+from urllib.parse import parse_qs
 from urllib.request import Request, urlopen
 
 from moto.moto_server.werkzeug_app import create_backend_app
@@ -15,13 +16,15 @@ NAMES = itertools.count()
 class ObjectServer:
     """moto's S3 with a door in front of it.
 
-    `asked` holds (method, key, status); `faults` is called with (method, key) and returns an HTTP status that is
-    answered in the place of the server, or None; `lost` likewise, after the server did what it was asked.
+    `asked` holds (method, key, status), `prefixes` what was listed. `faults` is called with (method, key) and returns
+    an HTTP status that is answered in the place of the server, or None; `lost` likewise, after the server did what it
+    was asked.
     """
 
     def __init__(self):
         self._app = create_backend_app("s3")
         self.asked = []
+        self.prefixes = []
         self.faults = self.lost = lambda method, key: None
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=_Quiet)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -46,8 +49,10 @@ class ObjectServer:
 
     def _answer(self, environ, start_response):
         method, key = environ["REQUEST_METHOD"], environ["PATH_INFO"].partition("/")[2].partition("/")[2]
-        if environ["QUERY_STRING"].startswith("list-type"):
+        query = parse_qs(environ["QUERY_STRING"])
+        if "list-type" in query:
             method = "LIST"
+            self.prefixes += query.get("prefix", [""])
         status = self.faults(method, key)
         if status is None:
             answered = []
@@ -64,7 +69,7 @@ class ObjectServer:
 
     def counts(self):
         """How often each method was asked for what; forgets it."""
-        asked, self.asked = self.asked, []
+        asked, self.asked, self.prefixes = self.asked, [], []
         return Counter((method, key) for method, key, _ in asked)
 
     @contextmanager
