@@ -87,24 +87,28 @@ def url_of(place: str | PurePath) -> str:
 class ObjectStorage:
     """The objects below `s3://bucket/prefix`, each known by its key: what follows the address and a slash."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, endpoint: str = "") -> None:
         """Ask for nothing yet.
+
+        Args:
+            url: The address.
+            endpoint: The server; empty for that of the environment.
 
         Raises:
             ObjectStorageError: The address names no bucket.
         """
         self.url = url_of(url)
+        self.endpoint = endpoint or os.environ.get(ENDPOINT_VARIABLE, "")
         self.bucket, _, self.prefix = self.url.removeprefix(SCHEME).partition("/")
         if not self.bucket:
             raise ObjectStorageError(f"{url} names no bucket; write s3://bucket/folder")
 
-    def __reduce__(self) -> tuple[type["ObjectStorage"], tuple[str]]:
-        """Travel between processes as an address; each reads keys from its own environment."""
-        return ObjectStorage, (self.url,)
+    def __reduce__(self) -> tuple[type["ObjectStorage"], tuple[str, str]]:
+        """Travel between processes as an address; each takes keys from its own environment."""
+        return ObjectStorage, (self.url, self.endpoint)
 
     @cached_property
     def _client(self) -> S3Store:
-        endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
         wait: BackoffConfig = {
             "init_backoff": timedelta(milliseconds=100),
             "max_backoff": timedelta(seconds=15),
@@ -113,8 +117,9 @@ class ObjectStorage:
         return S3Store(
             self.bucket,
             prefix=self.prefix or None,
+            endpoint=self.endpoint or None,
             client_options={
-                "allow_http": endpoint.startswith("http://"),
+                "allow_http": self.endpoint.startswith("http://"),
                 "timeout": _REQUEST_TIMEOUT,
                 "connect_timeout": _CONNECT_TIMEOUT,
             },
@@ -233,10 +238,10 @@ class ObjectStorage:
         try:
             yield
         except (BaseError, FileNotFoundError, PermissionError, ValueError) as error:
-            raise ObjectStorageError(f"{doing} {self.address(key)} failed: {_reason(error)}") from error
+            raise ObjectStorageError(f"{doing} {self.address(key)} failed: {_reason(error, self.endpoint)}") from error
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, endpoint: str) -> str:
     """Say what a server answered, and what to do."""
     text = str(error)
     status = re.search(r"status code: (\d+)", text)
@@ -251,7 +256,7 @@ def _reason(error: BaseException) -> str:
         )
     if status:
         return f"the server answered {told}, after {_RETRIES} retries; run this again when it is well"
-    where = os.environ.get(ENDPOINT_VARIABLE) or "of AWS, since AWS_ENDPOINT_URL is not set"
+    where = endpoint or f"of AWS, since {ENDPOINT_VARIABLE} is not set"
     return (
         f"{text.partition(chr(10))[0][:300]}; is the endpoint ({where}) right, and can it be reached? Run this again "
         "then: what was finished is kept"

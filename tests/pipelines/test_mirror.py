@@ -1,8 +1,15 @@
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from hgmem_core.chat import Reply, Request
+from hgmem_core.config import LlmConfig, PriceConfig
+from pipelines import object_storage
+from pipelines.calls import Answered, Calls, drop_refused
+from pipelines.ledger import ledger
 from pipelines.object_storage import ObjectStorage, ObjectStorageError
 from pipelines.store import Store, StoreError
 from pipelines.versions import VersionError, open_version
@@ -153,6 +160,84 @@ def test_a_machine_without_a_connection_says_so(url, log, monkeypatch, object_se
     with object_server.failing(faults=lambda method, key: 403):
         with pytest.raises(ObjectStorageError, match=f"reading {url}/store.json failed: the server answered 403"):
             open_version(Store.open(url))
+
+
+def test_a_server_that_cannot_be_reached_is_named(url, monkeypatch):
+    monkeypatch.setattr(object_storage, "_RETRIES", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(ObjectStorageError, match=rf"reading {url}/store.json failed: .*http://127.0.0.1:1\) right"):
+        Store.open(url)
+
+
+def test_answers_of_a_model_are_there_for_other_machines(url, tmp_path):
+    config, request = LlmConfig(engine="http", model="scripted"), asked("Where is Ana?")
+    here, there = (Store.make(url, 1, cache=str(tmp_path / name)) for name in ("here", "there"))
+    Calls(here, 0, config, "j1").save([Answered(request, Reply("In Lisbon.", None, "stop", 10, 2, 1, 0.5))])
+    Calls(here, 0, config, "j1").save([Answered(asked("And Bo?"), Reply(None, None, "refused", refusal="502"))])
+    assert Calls(there, 0, config, "j2").find([request, asked("And Bo?")])[0].text == "In Lisbon."
+    assert len(Calls(there, 0, config, "j1").find([request, asked("And Bo?")])) == 2
+    assert ledger(there, PriceConfig()).to_dicts()[0]["calls"] == 2
+    drop_refused(there)
+    assert len(Calls(here, 0, config, "j1").find([request, asked("And Bo?")])) == 1
+
+
+def asked(text):
+    settings = {
+        "attempt": 1,
+        "system": "Be good.",
+        "answer": "Facts",
+        "schema": {},
+        "max_tokens": 64,
+        "thinking": "off",
+    }
+    return Request(namespace="acme/ana", stage="extract", row_id="e1", user=text, **settings)
+
+
+def test_a_removed_output_is_gone_and_what_is_beside_it_stays(url, tmp_path):
+    store = Store.make(url, 1)
+    one, other = (store.keep(store.output_folder("merge", name), {"x": b"1"}, {}) for name in ("a" * 32, "a" * 31))
+    store.remove(one.folder)
+    assert store.find(one.folder) is None
+    assert sorted(objects_of(url)) == [
+        f"outputs/merge/{'a' * 31}/manifest.json",
+        f"outputs/merge/{'a' * 31}/x",
+        "store.json",
+    ]
+    store.set_aside(other.folder)
+    assert store.find(other.folder).damage() is None
+
+
+def test_the_log_of_a_job_is_there_when_it_has_ended(url, log):
+    run(config_of(url, log))
+    storage = ObjectStorage(url)
+    [log] = [one.key for one in storage.listed("logs/")]
+    assert b"job_finished" in storage.get(log).content.splitlines()[-1]
+
+
+@pytest.mark.ray
+def test_a_build_on_ray_has_the_same_outputs(url, tmp_path, log):
+    on_disk = run(config_of(tmp_path / "store", log))
+    config = tmp_path / "memory.toml"
+    config.write_text(CONFIG.format(root=url, log=log), encoding="utf-8")
+    command = [sys.executable, "-m", "jobs.rebuild", str(config), "--json", "--set", "run.engine=ray"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert on_disk.built.version in done.stdout
+    assert objects_of(url).keys() == files_of(tmp_path / "store").keys()  # the times of the imports differ
+
+
+CONFIG = """
+[store]
+root = "{root}"
+buckets = 3
+[encoder]
+name = "static"
+[[inputs]]
+format = "jsonl"
+paths = ["{log}"]
+namespace = "acme/{{user}}"
+columns = {{ id = "id", session = "session", time = "time", speaker = "speaker" }}
+"""
 
 
 def test_another_endpoint_is_another_store(url, log, monkeypatch, object_server):
