@@ -6,15 +6,21 @@ from pathlib import Path
 import pytest
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import LlmConfig, PriceConfig
+from hgmem_core.config import LlmConfig, PriceConfig, SkillsConfig
 from pipelines import object_storage
 from pipelines.calls import Answered, Calls, drop_refused
+from pipelines.estimate import estimate
 from pipelines.ledger import ledger
 from pipelines.object_storage import ObjectStorage, ObjectStorageError
+from pipelines.progress import Silent
+from pipelines.retriever import Retriever
+from pipelines.skill_evolve import evolve_skills
+from pipelines.static import StaticEncoder
 from pipelines.store import Store, StoreError
 from pipelines.versions import VersionError, open_version
-from tests.pipelines.logs import config_of, files_of, rows, run, write_jsonl
+from tests.pipelines.logs import NOW, config_of, files_of, rows, run, write_jsonl
 from tests.pipelines.object_server import times
+from tests.pipelines.runs import runs, runs_config, write_runs
 
 WRITES = ("PUT", "POST", "DELETE")
 
@@ -212,6 +218,23 @@ def test_the_log_of_a_job_is_there_when_it_has_ended(url, log):
     storage = ObjectStorage(url)
     [log] = [one.key for one in storage.listed("logs/")]
     assert b"job_finished" in storage.get(log).content.splitlines()[-1]
+
+
+def test_skills_evolve_and_are_asked_for_on_another_machine(url, tmp_path):
+    config = runs_config(url, write_runs(tmp_path / "runs.jsonl", runs()))
+    run(config)
+    evolved = evolve_skills(config, StaticEncoder(), None, 1, NOW, Silent())
+    assert evolved.is_new
+    forget_mirrors(tmp_path)
+    retriever = Retriever(open_version(Store.open(url)), StaticEncoder())
+    assert retriever.version.id == evolved.version
+    assert retriever.skills("acme/ana", "Put a hot egg on the table", SkillsConfig()).as_dict()["skills"]
+
+
+def test_a_dry_run_says_that_it_needs_a_disk(url, tmp_path, log):
+    llm = {"engine": "http", "model": "scripted", "stages": ["segment"]}
+    with pytest.raises(StoreError, match=f"a dry run works on a copy of links, which {url} cannot have"):
+        estimate(config_of(url, log, llm=llm), StaticEncoder(), NOW, Silent())
 
 
 @pytest.mark.ray

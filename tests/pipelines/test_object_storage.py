@@ -70,3 +70,15 @@ def test_listings_go_no_further_than_asked(storage):
     assert [one.key for one in storage.listed("versions/a/")] == ["versions/a/manifest.json"]
     storage.delete([one.key for one in storage.listed("versions/")])
     assert [one.key for one in storage.listed("")] == ["versions-old/c", "x"]
+
+
+def test_a_large_file_travels_whole_and_leaves_nothing_behind(storage, tmp_path):
+    content = bytes(range(256)) * (48 << 10)  # in several parts
+    (tmp_path / "large").write_bytes(content)
+    storage.put("large", tmp_path / "large")
+    assert storage.create("manifest.json", content)
+    for key in ("large", "manifest.json"):
+        assert storage.download(key, tmp_path / "there" / key)
+        assert (tmp_path / "there" / key).read_bytes() == content
+    assert not storage.download("none", tmp_path / "there" / "none")
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["large", "manifest.json"]
