@@ -121,8 +121,12 @@ class StoreConfig(Section):
     """Where the store lives and how it is cut."""
 
     root: str = "store"
+    """A folder, or an address in object storage such as `s3://bucket/store`."""
     buckets: Annotated[int, Field(ge=0, le=65_536)] = 0
     """Fixed when the store is made; 0 takes those of the store, for a new one 8 to 4,096 by the size of its logs."""
+    cache: str = ""
+    """Of a store in object storage: the folder for copies of what is used, on every machine; empty for
+    `hgmem/stores` in the user's cache folder."""
 
 
 class ImportConfig(Section):

@@ -110,8 +110,7 @@ class Calls:
         with self._store.workspace() as draft:
             written = draft / "calls.parquet"
             name = write_file(written, table)["sha256"]
-            self._folder.mkdir(parents=True, exist_ok=True)
-            written.replace(self._folder / f"{prefix}{name}.parquet")
+            self._store.put(written, self._folder / f"{prefix}{name}.parquet")
 
     def ask(
         self, chat: ChatModel, requests: Sequence[Request], known: Container[int]
@@ -147,12 +146,12 @@ class Calls:
         return request.namespace, request.digest(config.model, config.temperature, config.guided)
 
     def _paths(self) -> list[Path]:
-        every = sorted(self._folder.glob("*.parquet"))
+        every = self._store.files(self._folder, "*.parquet")
         return [path for path in every if path.name.startswith(self._refused) or "-" not in path.stem]
 
     def _load(self, path: Path) -> None:
         if not is_sound(path):
-            path.unlink(missing_ok=True)
+            self._store.remove_file(path)
             return
         for row in pq.read_table(path).to_pylist():
             self._replies[row["namespace"], row["request_hash"]] = Reply(
@@ -168,8 +167,7 @@ def is_sound(path: Path) -> bool:
 
 def drop_refused(store: Store) -> None:
     """Remove what is known of requests that had no answer: at the end of a job."""
-    for path in store.root.glob(f"calls/*/{_REFUSED}*"):
-        path.unlink(missing_ok=True)
+    store.remove_files(store.root / "calls", f"*/{_REFUSED}*")
 
 
 def _row(one: Answered, request_hash: str) -> dict[str, object]:

@@ -22,6 +22,7 @@ from hgmem_core.config import Config, RunConfig, StoreConfig
 from hgmem_core.encoding import Encoder
 from pipelines.calls import Spent
 from pipelines.chat_model import GUESS, GUESSED_BYTES, token_counter, tokenizer_file
+from pipelines.object_storage import is_url, url_of
 from pipelines.progress import Progress
 from pipelines.rebuild import rebuild
 from pipelines.store import Store, StoreError
@@ -69,6 +70,11 @@ def estimate(config: Config, encoder: Encoder, began_at: datetime, progress: Pro
 @contextmanager
 def _copy_of(root: Path) -> Iterator[Path]:
     """Give a copy of a store, or an empty folder if there is none."""
+    if is_url(root):
+        raise StoreError(
+            f"a dry run works on a copy of links, which {url_of(root)} cannot have: copy the store to a disk and try "
+            "there, with --set store.root=..."
+        )
     try:
         store = Store.open(root)
     except StoreError:

@@ -5,7 +5,6 @@ An import is the new files of one call: a file whose bytes were imported before 
 import that was damaged since is written again when all its files are there.
 """
 
-import os
 import time
 import uuid
 from collections import Counter, defaultdict
@@ -32,7 +31,7 @@ from hgmem_core.trajectories import Run as AgentRun
 from hgmem_core.turns import messages_table, number_equals
 from pipelines.files import RESTORE, StoreError, file_sha256, write_file
 from pipelines.imports import Import, digests_name, digests_table, part_name, parts_json, read_imports
-from pipelines.log_files import check_columns, expand_paths, open_rows
+from pipelines.log_files import LogFileError, absolute, check_columns, expand_paths, file_of, open_rows
 from pipelines.run import Run
 from pipelines.spill import RowKind, Spill, spilled
 from pipelines.store import Output, Store
@@ -171,7 +170,7 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
         folders: dict[int, str] = {}
         buckets: defaultdict[int, list[int]] = defaultdict(list)
         files = range(len(shuffle.files))
-        for number, read in run.engine.map("imports", partial(shuffle.read_file, folder), files):
+        for number, read in run.importer.map("imports", partial(shuffle.read_file, folder), files):
             counts.add(read)
             folders[number] = read["folder"]
             for bucket in read["buckets"]:
@@ -184,7 +183,7 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
         parts: dict[RowKind, dict[str, dict[str, Any]]] = {"messages": {}, "runs": {}}
         spills = {bucket: [folders[number] for number in sorted(numbers)] for bucket, numbers in buckets.items()}
         gather = partial(shuffle.gather, folder, spills)
-        for bucket, gathered in run.engine.map("buckets", gather, sorted(spills)):
+        for bucket, gathered in run.importer.map("buckets", gather, sorted(spills)):
             for name, about in gathered["files"].items():
                 (folder / gathered["folder"] / name).rename(draft / name)
                 listed[name] = about
@@ -213,10 +212,14 @@ def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[LogFile]
     labels = _labels([path for path, _ in listed])
     files = []
     for (path, one), label in zip(listed, labels, strict=True):
-        check_columns(path, one)
+        file = file_of(path)
+        try:
+            check_columns(file, one)
+        except LogFileError as error:
+            raise LogFileError(str(error).replace(file, path)) from error
         longest = config.max_step_chars if one.format in TRAJECTORY_IMPORTERS else config.max_turn_chars
         settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(longest)])
-        files.append(LogFile(os.path.abspath(path), label, file_sha256(Path(path)), settings, one))
+        files.append(LogFile(absolute(path), label, file_sha256(Path(file)), settings, one))
     return files
 
 
@@ -283,7 +286,7 @@ class Shuffle:
 
     def _results(self, file: LogFile) -> Iterator[Message | AgentRun | Dropped]:
         """Yield a result for each row of a file."""
-        rows = open_rows(file.path, file.input)
+        rows = open_rows(file_of(file.path), file.input)
         if file.kind == "messages":
             yield from IMPORTERS[file.input.format](rows, file.input)
             return

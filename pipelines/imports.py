@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
 from hgmem_core.lineage import select
-from pipelines.files import StoreError, damage_of, read_as
+from pipelines.files import StoreError, read_as
 from pipelines.spill import RowKind
 from pipelines.store import Output, Store
 
@@ -111,6 +111,7 @@ class ImportedPart:
         bucket: The bucket.
         files: The size and sha256 of its files, as the import's manifest lists them.
         fault: Why nothing can be read of it; None if it can.
+        store: Where.
     """
 
     origin: Import
@@ -118,6 +119,7 @@ class ImportedPart:
     bucket: int
     files: Mapping[str, Mapping[str, Any]]
     fault: str | None
+    store: Store
 
     @property
     def rows(self) -> int:
@@ -151,7 +153,7 @@ class ImportedPart:
         if self.fault:
             raise StoreError(self.fault)
         path = self.origin.folder / name
-        damage = damage_of(path, self.files.get(name))
+        damage = self.store.damage_of(path, self.files.get(name))
         if damage:
             raise StoreError(self.origin.again(damage))
         return pq.read_table(path)
@@ -206,12 +208,12 @@ def imported_parts(store: Store, imports: Sequence[Import]) -> dict[int, list[Im
             for bucket in one.entry.parts_of(kind):
                 names = (part_name(kind, bucket), digests_name(kind, bucket))
                 listed = {name: files[name] for name in names if name in files}
-                parts.setdefault(bucket, []).append(ImportedPart(one, kind, bucket, listed, fault))
+                parts.setdefault(bucket, []).append(ImportedPart(one, kind, bucket, listed, fault, store))
     if not parts and imports:
         raise StoreError(
-            f"{store.root} holds no messages: no row of what was imported had a text or an attachment, and no run of "
+            f"{store} holds no messages: no row of what was imported had a text or an attachment, and no run of "
             "an agent had a step; check `columns.text` of the input"
         )
     if not parts:
-        raise StoreError(f"{store.root} holds no messages yet; import a log first")
+        raise StoreError(f"{store} holds no messages yet; import a log first")
     return parts

@@ -208,6 +208,18 @@ def log_path(store: Store, started_at: datetime) -> Path:
     return store.root / "logs" / f"{started_at.astimezone(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}.jsonl"
 
 
+@contextmanager
+def open_store_log(what: str, store: Store, began_at: datetime) -> Iterator[JobLog]:
+    """Open the log that a job leaves in its store; see `open_job_log`. In object storage it is there at the end."""
+    path = log_path(store, began_at)
+    try:
+        with open_job_log(what, path) as log:
+            yield log
+    finally:
+        if path.exists():
+            store.share(path)
+
+
 def _create(path: Path) -> IO[str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,18 +11,19 @@ import fcntl
 import os
 import tempfile
 import threading
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Annotated
-
-from pydantic import BaseModel, Field, ValidationError
+from typing import IO
 
 from pipelines.files import StoreError, create_json
-from pipelines.hosts import host_id, host_name, is_gone, process_start
+from pipelines.lease_holder import Holder, Lease, LeaseHeld, LeaseLost, parse_holder, refuse_held, this_process
+from pipelines.mirror import MirroredStore
+from pipelines.object_lease import hold_object_lease
 from pipelines.store import Store
+
+__all__ = ["Holder", "Lease", "LeaseHeld", "LeaseLost", "hold_lease"]
 
 LEASE_FILE = "lease.json"
 
@@ -31,76 +32,27 @@ STALE_SECONDS = 120.0
 """Eight renewals: a network file system may show a change a minute late."""
 
 
-class LeaseHeld(StoreError):
-    """Another rebuild works on the store: says which, since when, and what to do."""
-
-
-class LeaseLost(StoreError):
-    """Another rebuild took this one's lease while it stood still; nothing may be published."""
-
-
-class Holder(BaseModel, strict=True, frozen=True):
-    """The content of `lease.json`.
-
-    Attributes:
-        holder: An id of this holding of the lease.
-        host: The machine's name.
-        host_id: See `pipelines.hosts.host_id`.
-        pid: The process that holds it.
-        process_start: Tells that process from a later one of the same id.
-        what: What it runs.
-        since: When it began, in ISO 8601.
-    """
-
-    holder: str
-    host: str
-    host_id: str
-    pid: Annotated[int, Field(ge=1, le=2**31 - 1)]
-    process_start: str | None
-    what: str
-    since: str
-
-    def __str__(self) -> str:
-        """Name the process."""
-        return f"{self.what} since {self.since}, process {self.pid} on {self.host}"
-
-
-class Lease:
-    """A lease that this process holds, or held; `hold_lease` gives it."""
+class FileLease(Lease):
+    """A lease in a folder."""
 
     def __init__(self, path: Path, holder: Holder, taken_from: str | None) -> None:
         """Use `hold_lease`."""
-        self.path = path
-        self.holder = holder
-        """This process."""
-        self.taken_from = taken_from
-        """Who held it before and was gone; None if nobody."""
+        super().__init__(str(path.parent), str(path), holder, taken_from)
+        self._path = path
 
-    def check(self) -> None:
-        """Do nothing while this process still holds the lease; to be called right before publishing.
-
-        Raises:
-            LeaseLost: Somebody took it over, or removed it.
-        """
-        found = self._read()
-        if found is None or found.holder != self.holder.holder:
-            raise LeaseLost(
-                f"the lease on {self.path.parent} was lost while this process stood still: "
-                f"{f'{found} holds it' if found else f'{self.path} is gone or damaged'}; "
-                "nothing was published, what was finished is kept: run this again when nothing else works on the store"
-            )
-
-    def _read(self) -> Holder | None:
+    def read(self) -> Holder | None:
+        """See `Lease.read`."""
         try:
-            return _parse(self.path.read_bytes())
+            return parse_holder(self._path.read_bytes())
         except FileNotFoundError:
             return None
 
-    def _release(self, file: IO[bytes]) -> None:
+    def release(self, file: IO[bytes]) -> None:
+        """Remove the lease if it is this process's; `file` is the one that was written."""
         _lock(file)
-        found = self._read()
+        found = self.read()
         if found is not None and found.holder == self.holder.holder:
-            self.path.unlink()
+            self._path.unlink()
 
 
 @contextmanager
@@ -124,19 +76,14 @@ def hold_lease(
         LeaseHeld: Another process holds it.
         StoreError: The lease cannot be written.
     """
+    holder = this_process(what, since)
+    if isinstance(store, MirroredStore):
+        with hold_object_lease(store.storage, LEASE_FILE, holder, renew_seconds, stale_seconds) as held:
+            yield held
+        return
     path = store.root / LEASE_FILE
-    pid = os.getpid()
-    holder = Holder(
-        holder=uuid.uuid4().hex,
-        host=host_name(),
-        host_id=host_id(),
-        pid=pid,
-        process_start=process_start(pid),
-        what=what,
-        since=since.isoformat(timespec="seconds"),
-    )
     try:
-        lease = Lease(path, holder, _acquire(path, holder, stale_seconds))
+        lease = FileLease(path, holder, _acquire(path, holder, stale_seconds))
         file = path.open("r+b")
     except OSError as error:
         raise StoreError(
@@ -153,7 +100,7 @@ def hold_lease(
             stop.set()
             renewer.join()
             with suppress(OSError):  # what stays of the lease is taken over, for this process ends
-                lease._release(file)
+                lease.release(file)
 
 
 def _renew(file: IO[bytes], stop: threading.Event, seconds: float) -> None:
@@ -178,36 +125,11 @@ def _acquire(path: Path, holder: Holder, stale_seconds: float) -> str | None:
 
 def _take_over(path: Path, file: IO[bytes], holder: Holder, stale_seconds: float) -> str:
     """Put `holder` in the place of a lease whose holder is gone; `file` is that lease, locked."""
-    content = file.read()
-    theirs = _parse(content)
+    theirs = parse_holder(file.read())
     age = _file_system_time(path.parent) - os.fstat(file.fileno()).st_mtime
-    is_here = theirs is not None and theirs.host_id == holder.host_id
-    if not (is_gone(theirs.pid, theirs.process_start) if theirs and is_here else age > stale_seconds):
-        raise LeaseHeld(_refusal(path, theirs, is_here, age, stale_seconds))
+    refuse_held(str(path.parent), str(path), theirs, age, stale_seconds)
     create_json(path, holder.model_dump(), replace=True)
     return str(theirs) if theirs else f"a damaged {path.name}"
-
-
-def _refusal(path: Path, theirs: Holder | None, is_here: bool, age: float, stale_seconds: float) -> str:
-    if theirs is None:
-        return (
-            f"{path} is damaged and was written {age:.0f} s ago; it may be somebody's who works on the store: "
-            f"run this again {stale_seconds:.0f} s after it was written, or remove it if nothing does"
-        )
-    held = f"{path.parent} is in use: {theirs}, last renewed {age:.0f} s ago"
-    if is_here:
-        return f"{held}; wait until it ends, or end it with `kill {theirs.pid}`: what it finished is kept"
-    return (
-        f"{held}; wait until it ends. If that process is gone, run this again {stale_seconds:.0f} s after the last "
-        f"renewal, or remove {path}"
-    )
-
-
-def _parse(content: bytes) -> Holder | None:
-    try:
-        return Holder.model_validate_json(content)
-    except ValidationError:
-        return None
 
 
 def _is_at(file: IO[bytes], path: Path) -> bool:

@@ -61,7 +61,7 @@ def ledger(store: Store, prices: PriceConfig, by: Sequence[str] = ("stage",)) ->
 
 
 def _calls(store: Store) -> pl.LazyFrame:
-    paths = [path for path in sorted(store.root.glob("calls/bucket-*/*.parquet")) if is_sound(path)]
+    paths = [path for path in store.files(store.root / "calls", "bucket-*/*.parquet") if is_sound(path)]
     if paths:
         return pl.scan_parquet(paths).select(_CALL_COLUMNS)
     types = dict.fromkeys(_CALL_COLUMNS, pl.String()) | dict.fromkeys(_SUMS, pl.Float64())
@@ -88,4 +88,6 @@ def _outcome_files(store: Store) -> Iterator[Path]:
         made_from = index.manifest["made_from"] if index else {}
         for stage in MODEL_STAGES:
             if stage in made_from:
-                yield store.output_folder(stage, made_from[stage]) / OUTCOMES_FILE
+                path = store.output_folder(stage, made_from[stage]) / OUTCOMES_FILE
+                store.fetch(path)
+                yield path

@@ -16,8 +16,10 @@ from hgmem_core.config import InputConfig, TrajectoryFormat
 from hgmem_core.importers.fields import ABSENT, lookup, template_fields
 from hgmem_core.messages import LogRow
 from pipelines.log_rows import LogFileError, csv_header, csv_rows, json_document, json_lines, open_log, parquet_rows
+from pipelines.object_logs import expand_url, local_copy
+from pipelines.object_storage import is_url
 
-__all__ = ["LogFileError", "check_columns", "expand_paths", "open_rows"]
+__all__ = ["LogFileError", "absolute", "check_columns", "expand_paths", "file_of", "open_rows"]
 
 _SAMPLE_ROWS = 100
 _MAGIC = {
@@ -39,13 +41,18 @@ def expand_paths(paths: Iterable[str]) -> list[str]:
     Files of a pattern or folder are sorted by path; hidden ones and those that begin with `_`, as writers mark them,
     are left out of folders.
 
+    A path may be in object storage, `s3://bucket/logs/*.jsonl`.
+
     Raises:
         LogFileError: A path names no file, or one that is no regular file or whose name is not UTF-8.
     """
     files: dict[str, None] = {}
     for path in paths:
-        matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-        found = [file for match in matches for file in (_folder_files(match) if os.path.isdir(match) else [match])]
+        if is_url(path):
+            matches = found = expand_url(path)
+        else:
+            matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+            found = [file for match in matches for file in (_folder_files(match) if os.path.isdir(match) else [match])]
         if not found:
             what = "holds no files" if matches else "does not exist, and as a pattern it matches nothing"
             raise LogFileError(f"{path}: {what}; correct `paths` of the input")
@@ -53,6 +60,25 @@ def expand_paths(paths: Iterable[str]) -> list[str]:
     for file in files:
         _refuse_unusual(file)
     return list(files)
+
+
+def absolute(path: str) -> str:
+    """Return a path by which other processes find a log file; an address stays as it is."""
+    return path if is_url(path) else os.path.abspath(path)
+
+
+def file_of(path: str) -> str:
+    """Return the file of this machine that holds a log: itself, or a copy of what is in object storage.
+
+    Raises:
+        LogFileError: There is none any more.
+    """
+    if not is_url(path):
+        return path
+    copy = local_copy(path)
+    if copy is None:
+        raise LogFileError(f"{path}: there is no such object any more; correct `paths` of the input")
+    return str(copy)
 
 
 def _refuse_unusual(path: str) -> None:

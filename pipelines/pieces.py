@@ -6,7 +6,6 @@ finds what was encoded. Both are dropped when the bucket has taken the vectors. 
 good, where `pipelines.calls` has them.
 """
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,11 +164,11 @@ class Pieces:
     def drop(self, names: Iterable[str]) -> None:
         """Remove units whose vectors were taken."""
         for name in names:
-            shutil.rmtree(self._store.root / "pieces" / name, ignore_errors=True)
+            self._store.remove_all(self._store.root / "pieces" / name)
 
     def clear(self) -> None:
         """Remove what earlier runs left that were given up."""
-        shutil.rmtree(self._store.root / "pieces", ignore_errors=True)
+        self._store.remove_all(self._store.root / "pieces")
 
     def _folder(self, name: str, part: str) -> Path:
         return self._store.root / "pieces" / name / part

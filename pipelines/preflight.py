@@ -15,6 +15,8 @@ from pathlib import Path
 
 from hgmem_core import __version__
 from hgmem_core.config import ResourcesConfig
+from pipelines.object_logs import object_bytes
+from pipelines.object_storage import is_url
 from pipelines.store import Store, StoreError
 
 STORE_BYTES_A_LOG_BYTE = 24
@@ -69,7 +71,7 @@ def check_writable(store: Store) -> None:
                 os.close(probe)
     except OSError as error:
         raise PreflightError(
-            f"the store {store.root} cannot be written: {error.strerror}; "
+            f"the store {store} cannot be written: {error.strerror}; "
             "make its folder writable and give it room, or choose another with --set store.root=..."
         ) from error
 
@@ -77,9 +79,10 @@ def check_writable(store: Store) -> None:
 def log_bytes(paths: Iterable[str | Path]) -> int:
     """Return how many bytes of plain text are in log files, roughly; those that are not there count nothing."""
     total = 0
-    for path in map(Path, paths):
+    for path in paths:
         with suppress(OSError):  # the import says which and why
-            total += path.stat().st_size * (PACKED if path.suffix.lower() in (".gz", ".parquet") else 1)
+            size = object_bytes(str(path)) if is_url(path) else Path(path).stat().st_size
+            total += size * (PACKED if Path(path).suffix.lower() in (".gz", ".parquet") else 1)
     return total
 
 

@@ -38,7 +38,7 @@ def needed(encode: ResourcesConfig) -> ResourcesConfig:
 
 @contextmanager
 def connected(
-    config: RunConfig, asks: Mapping[str, ResourcesConfig], shared: Path, progress: Progress
+    config: RunConfig, asks: Mapping[str, ResourcesConfig], shared: Path | None, progress: Progress
 ) -> Iterator[int]:
     """Connect to Ray, check its nodes, and leave it as it was: what this process did not start, it does not end.
 
@@ -47,7 +47,7 @@ def connected(
     Args:
         config: Where Ray is.
         asks: What one task takes of each kind of work, by its name in `run.ray`.
-        shared: A folder that every node has to see.
+        shared: A folder that every node has to see; None for none.
         progress: Told of what the cluster lacks yet.
 
     Raises:
@@ -65,7 +65,7 @@ def connected(
     for handler in handlers:
         handler.setLevel(logging.CRITICAL)
     try:
-        for warning in _check_nodes(config, asks, shared.resolve()):
+        for warning in _check_nodes(config, asks, shared and shared.resolve()):
             progress.note(warning)
         yield _tasks_at_once(config) if mine and address == "local" else 0
     finally:
@@ -103,13 +103,13 @@ def alive_nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
-def _check_nodes(config: RunConfig, asks: Mapping[str, ResourcesConfig], shared: Path) -> list[str]:
+def _check_nodes(config: RunConfig, asks: Mapping[str, ResourcesConfig], shared: Path | None) -> list[str]:
     """Look at what the cluster has; return what it lacks yet."""
     nodes = alive_nodes()
     warnings = check_resources(asks, [node["Resources"] for node in nodes], config.ray.autoscaling)
     name_of = {node["NodeID"]: f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})" for node in nodes}
     with TemporaryDirectory(prefix=".seen-", dir=shared) as folder:  # no node has one of that name of its own
-        found = _ask_nodes(list(name_of), folder)
+        found = _ask_nodes(list(name_of), folder if shared else os.sep)
     check_software(software_versions(), {name_of[node]: versions for node, (versions, _) in found.items()})
     blind = [name_of[node] for node, (_, sees) in found.items() if not sees]
     if blind:

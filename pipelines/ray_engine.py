@@ -108,7 +108,7 @@ class RayEngine:
                     done[bucket] = {stage: _output(job.store, stage, own) for stage, own in step["indexes"].items()}
             if before and before == units.keys():
                 raise ClusterError(
-                    f"the answers to {len(units)} units, such as {min(units)}, were written to {job.store.root} "
+                    f"the answers to {len(units)} units, such as {min(units)}, were written to {job.store} "
                     "and are not there: look at the file system that the nodes share"
                 )
             before = set(units)
@@ -457,5 +457,5 @@ def _output(store: Store, stage: str, identity: str) -> Output:
 def ray_engine(config: RunConfig, store: Store, log: JobLog, progress: Progress) -> Iterator[RayEngine]:
     """Give the engine on a Ray that is connected to inside the `with`; see `pipelines.ray_connection.connected`."""
     asks = {"imports": config.ray.imports, "buckets": config.ray.buckets, "encode": needed(config.ray.encode)}
-    with connected(config, asks, store.root, progress) as workers_here:
+    with connected(config, asks, store.shared, progress) as workers_here:
         yield RayEngine(config, log, progress, workers_here)

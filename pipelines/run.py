@@ -1,19 +1,17 @@
 """What a job that writes to a store has at hand: the store's lease, its log, the checks before work, the engine."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from hgmem_core.config import Config, RunConfig
 from pipelines.engine import Choice, Engine, choose_engine
 from pipelines.imports import Import, read_imports
-from pipelines.job_log import Checked, EngineChosen, JobLog, LeaseTaken, log_path, open_job_log
+from pipelines.job_log import Checked, EngineChosen, JobLog, LeaseTaken, open_store_log
 from pipelines.lease import Lease, hold_lease
 from pipelines.local_engine import LocalEngine
-from pipelines.log_files import expand_paths
+from pipelines.log_files import absolute, expand_paths
 from pipelines.preflight import check_disk, check_writable, disk_needed, gib, log_bytes
 from pipelines.progress import Progress
 from pipelines.store import Store
@@ -27,6 +25,7 @@ class Run:
     Attributes:
         store: The store.
         engine: Where the work is done.
+        importer: Where logs are imported: here, if workers share no folder to pass rows through.
         choice: Which engine that is, and why.
         lease: To be looked at before something is published.
         log: For machines.
@@ -35,6 +34,7 @@ class Run:
 
     store: Store
     engine: Engine
+    importer: Engine
     choice: Choice
     lease: Lease
     log: JobLog
@@ -56,10 +56,8 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         LogFileError: A log does not exist.
         ClusterError: There is no Ray to be used.
     """
-    # Absolute, because workers may stand in another folder.
-    root = Path(config.store.root).absolute()
-    store = Store.make(root, config.store.buckets, log_bytes(_paths(config)))
-    with hold_lease(store, what, began_at) as lease, open_job_log(what, log_path(store, began_at)) as log:
+    store = Store.make(config.store.root, config.store.buckets, log_bytes(_paths(config)), config.store.cache)
+    with hold_lease(store, what, began_at) as lease, open_store_log(what, store, began_at) as log:
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
         if lease.taken_from:
             progress.note(f"took over the store from {lease.taken_from}, which is gone")
@@ -71,11 +69,12 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         choice = choose_engine(config.run, size, "vllm" in (config.llm.engine, config.encoder.name))
         log.write(EngineChosen(choice.name, size))
         with _open_engine(config, store, choice, log, progress) as engine:
-            yield Run(store, engine, choice, lease, log, progress)
+            importer = engine if store.shared else LocalEngine(config.run.workers)
+            yield Run(store, engine, importer, choice, lease, log, progress)
 
 
 def _paths(config: Config) -> list[str]:
-    return [os.path.abspath(path) for one in config.inputs for path in expand_paths(one.paths)]
+    return [absolute(path) for one in config.inputs for path in expand_paths(one.paths)]
 
 
 def _check_store(store: Store, config: Config, imports: list[Import], log: JobLog, progress: Progress) -> None:

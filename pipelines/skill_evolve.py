@@ -31,7 +31,7 @@ from hgmem_core.skill_recipes import DualPath, find_skill_recipe, with_counts
 from hgmem_core.skill_utility import UTILITY_REVISION, NodeKind, outcome_codes, step_range
 from hgmem_core.vector_rows import aligned_vectors
 from pipelines.feedback_files import Feedback
-from pipelines.job_log import BucketDone, LeaseTaken, Published, log_path, open_job_log
+from pipelines.job_log import BucketDone, LeaseTaken, Published, open_store_log
 from pipelines.lease import hold_lease
 from pipelines.preflight import check_writable
 from pipelines.progress import Progress
@@ -116,10 +116,10 @@ def evolve_skills(
             replayed as they were evolved already, or a file is damaged.
     """
     recipe = _recipe(config) if feedback is None else None
-    store = Store.open(Path(config.store.root).absolute())
+    store = Store.open(config.store.root, config.store.cache)
     with (
         hold_lease(store, "evolve_skills", began_at) as lease,
-        open_job_log("evolve_skills", log_path(store, began_at)) as log,
+        open_store_log("evolve_skills", store, began_at) as log,
     ):
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
         store.sweep()

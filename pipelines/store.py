@@ -22,9 +22,9 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,6 +45,10 @@ from pipelines.files import (
     write_file,
 )
 from pipelines.hosts import host_id, is_gone
+from pipelines.object_storage import is_url, url_of
+
+if TYPE_CHECKING:
+    from pipelines.mirror import MirroredStore
 
 __all__ = [
     "DamagedOutput",
@@ -95,6 +99,7 @@ class Output:
     identity: str
     folder: Path
     manifest: Mapping[str, Any]
+    store: "Store" = field(repr=False, compare=False)
 
     @property
     def digest(self) -> str:
@@ -103,8 +108,7 @@ class Output:
 
     def damage(self, contents: bool = True) -> str | None:
         """Say which file is missing, truncated or, if `contents` are read, altered; None if none is."""
-        found = (damage_of(self.folder / name, about, contents) for name, about in self.manifest["files"].items())
-        return next(filter(None, found), None)
+        return self.store.damage(self.folder, self.manifest["files"], contents)
 
     def table(self, name: str) -> pa.Table:
         """Read one of its tables; an Arrow file is mapped into memory.
@@ -112,7 +116,7 @@ class Output:
         Raises:
             DamagedOutput: The file is not as it was written.
         """
-        damage = damage_of(self.folder / name, self.manifest["files"].get(name))
+        damage = self.store.damage_of(self.folder / name, self.manifest["files"].get(name))
         if damage:
             raise DamagedOutput(self.folder, f"{damage}; run the rebuild again, which makes it again")
         path = self.folder / name
@@ -128,53 +132,56 @@ class _About(_Schema):
 
 
 class Store:
-    """A store's root folder and its number of buckets."""
+    """A store's root folder and its number of buckets.
+
+    A store at an `s3://` address is a `pipelines.mirror.MirroredStore`: its root is a local copy of what was needed.
+    """
 
     def __init__(self, root: Path, buckets: int) -> None:
         """Use `Store.make` or `Store.open`."""
         self.root = root
         self.buckets = buckets
 
+    def __str__(self) -> str:
+        """Say where it is."""
+        return str(self.root)
+
+    @property
+    def shared(self) -> Path | None:
+        """The folder that whoever works on the store has to see; None where each has a mirror."""
+        return self.root
+
     @classmethod
-    def open(cls, root: str | Path) -> "Store":
-        """Open the store at `root`.
+    def open(cls, root: str | Path, cache: str = "") -> "Store":
+        """Open the store at `root`, a folder or an `s3://` address, whose mirror is then in the folder `cache`.
 
         Raises:
             StoreError: There is none, it is damaged, or it was made by a version of hgmem with other tables.
         """
-        path = Path(root) / "store.json"
-        try:
-            version = read_as(_Schema, path).schema_version
-        except FileNotFoundError as error:
-            raise StoreError(f"{root} is no store (it has no store.json); import a log into it first") from error
-        if version != SCHEMA_VERSION:
-            raise StoreError(
-                f"{root} has tables of version {version}; this software reads {SCHEMA_VERSION}: "
-                "rebuild the store from its logs under a new root"
-            )
-        return cls(Path(root), read_as(_About, path).buckets)
+        if is_url(root):
+            return _mirrored().open_at(url_of(root), cache)
+        # Absolute, because workers may stand in another folder.
+        return cls(Path(root).absolute(), buckets_of(Path(root), str(root)))
 
     @classmethod
-    def make(cls, root: str | Path, buckets: int, log_bytes: int = 0) -> "Store":
+    def make(cls, root: str | Path, buckets: int, log_bytes: int = 0, cache: str = "") -> "Store":
         """Open the store at `root`, or make one with `buckets` buckets.
 
         Args:
             root: Where.
             buckets: How many; 0 means those it has, or, of a new one, as many as suit its first logs.
             log_bytes: How much text those hold.
+            cache: See `open`.
 
         Raises:
             StoreError: The store there has another number of buckets, or the place cannot be written.
         """
-        path = Path(root) / "store.json"
-        try:
-            Path(root).mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                with suppress(FileExistsError):  # another maker was first; its number of buckets is checked below
-                    create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets or _suiting(log_bytes)})
-        except OSError as error:
-            raise StoreError(f"cannot make a store at {root}: {error}") from error
-        store = cls.open(root)
+        suiting = buckets or _suiting(log_bytes)
+        if is_url(root):
+            store: Store = _mirrored().make_at(url_of(root), cache, suiting)
+        else:
+            _make(Path(root), suiting)
+            store = cls.open(root)
         if buckets not in (0, store.buckets):
             raise StoreError(
                 f"{root} was made with {store.buckets} buckets, the configuration says {buckets}: "
@@ -189,7 +196,18 @@ class Store:
     def find(self, folder: Path) -> Output | None:
         """Return the finished output in `folder`, or None if it has no readable manifest."""
         manifest = read_sealed(folder / "manifest.json")
-        return None if manifest is None else Output(folder.name, folder, manifest)
+        return None if manifest is None else Output(folder.name, folder, manifest, self)
+
+    def fetch(self, path: Path) -> None:
+        """Bring a file that others may write or remove up to date, for reading; on a disk it is."""
+
+    def damage(self, folder: Path, files: Mapping[str, Mapping[str, Any]], contents: bool) -> str | None:
+        """Say which of an output's files is missing, truncated or, if `contents` are read, altered; None if none is."""
+        return next(filter(None, (self.damage_of(folder / name, one, contents) for name, one in files.items())), None)
+
+    def damage_of(self, path: Path, listed: Mapping[str, Any] | None, contents: bool = True) -> str | None:
+        """Say in what a file of an output differs from what a manifest lists; see `pipelines.files.damage_of`."""
+        return damage_of(path, listed, contents)
 
     def keep(self, folder: Path, files: Mapping[str, Payload], about: Mapping[str, Any]) -> Output:
         """Write `files` and a manifest that holds `about` and each file's size and sha256; then show the folder.
@@ -218,7 +236,7 @@ class Store:
             if found is not None and found.damage() is None:
                 return found
             self.set_aside(folder)
-        return Output(folder.name, folder, manifest)
+        return Output(folder.name, folder, manifest, self)
 
     def set_aside(self, folder: Path) -> None:
         """Remove a damaged output, so that it is made again; an intact one stays."""
@@ -236,6 +254,27 @@ class Store:
         with self.workspace() as aside, suppress(FileNotFoundError):
             folder.rename(aside / folder.name)
 
+    def remove_all(self, folder: Path) -> None:
+        """Remove a folder of outputs that nobody reads any more."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def put(self, draft: Path, path: Path) -> None:
+        """Give a file of a workspace its final name."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.replace(path)
+
+    def share(self, path: Path) -> None:
+        """Show others a file that was written in place; on a disk they see it."""
+
+    def files(self, folder: Path, pattern: str) -> list[Path]:
+        """Return the single files below a folder that match a pattern, in order, for reading."""
+        return sorted(folder.glob(pattern))
+
+    def remove_files(self, folder: Path, pattern: str) -> None:
+        """Remove the single files below a folder that match a pattern."""
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+
     def write_json(self, path: Path, content: Mapping[str, Any], replace: bool = False) -> None:
         """Create a JSON file of the store whole, or put it in the place of one; see `pipelines.files.create_json`."""
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -247,8 +286,8 @@ class Store:
 
     def version_ids(self) -> list[str]:
         """Return the ids of the versions that have a manifest, in the order of their names."""
-        paths = self.root.glob("versions/*/manifest.json")
-        return sorted(path.parent.name for path in paths if re.fullmatch(VERSION_ID, path.parent.name))
+        names = (path.parent.name for path in self.root.glob("versions/*/manifest.json"))
+        return sorted(name for name in names if re.fullmatch(VERSION_ID, name))
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
@@ -288,6 +327,39 @@ class Store:
             number = max((number for number, _ in self.numbered(kind)), default=0) + 1
             if self.claim(kind, number, content):
                 return number
+
+
+def buckets_of(root: Path, name: str) -> int:
+    """Return the number of buckets of the store in a folder, which messages call `name`; see `Store.open`."""
+    path = root / "store.json"
+    try:
+        version = read_as(_Schema, path).schema_version
+    except FileNotFoundError as error:
+        raise StoreError(f"{name} is no store (it has no store.json); import a log into it first") from error
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{name} has tables of version {version}; this software reads {SCHEMA_VERSION}: "
+            "rebuild the store from its logs under a new root"
+        )
+    return read_as(_About, path).buckets
+
+
+def _make(root: Path, buckets: int) -> None:
+    path = root / "store.json"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            with suppress(FileExistsError):  # another maker was first; its number of buckets is checked later
+                create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets})
+    except OSError as error:
+        raise StoreError(f"cannot make a store at {root}: {error}") from error
+
+
+def _mirrored() -> type["MirroredStore"]:
+    # Imported here because who has a store on a disk need not wait for a client, and it extends this module.
+    from pipelines.mirror import MirroredStore
+
+    return MirroredStore
 
 
 def _suiting(log_bytes: int) -> int:

@@ -25,7 +25,7 @@ from hgmem_core.schemas import SCHEMA_VERSION
 from hgmem_core.skill_graph import SkillTables
 from hgmem_core.skill_index import SKILL_INDEX_REVISION, SKILL_TABLES, SkillIndex
 from hgmem_core.tokens import TOKENS_REVISION
-from pipelines.files import StoreError, damage_of, open_arrow, read_as, read_sealed
+from pipelines.files import StoreError, open_arrow, read_as, read_sealed
 from pipelines.store import VERSION_ID, Store
 
 SKILL_VECTORS_FILE = "skill.faiss"
@@ -179,7 +179,7 @@ class Version:
         folder = self.store.root / about["folder"]
         for name, listed in about["files"].items():
             if name in INDEX_FILES or name == TUNED_FILE:
-                _check_file(folder / name, listed, self.id)
+                _check_file(self.store, folder / name, listed, self.id)
         tables = {name.removesuffix(".arrow"): open_arrow(folder / name) for name in _TABLES}
         turn, graph, propagated = (open_faiss(str(folder / name)) for name in _VECTORS)
         tuned = None if self.tuned_encoder is None else open_faiss(str(folder / TUNED_FILE))
@@ -209,7 +209,7 @@ class Version:
             return None
         folder = self.store.root / about["folder"]
         for name in SKILL_INDEX_FILES:
-            _check_file(folder / name, about["files"].get(name), self.id)
+            _check_file(self.store, folder / name, about["files"].get(name), self.id)
         tables = SkillTables(**{name: open_arrow(folder / f"{name}.arrow") for name in SKILL_TABLES})
         return SkillIndex(tables, open_faiss(str(folder / SKILL_VECTORS_FILE)))
 
@@ -222,12 +222,12 @@ class Version:
         skills = self.manifest["skills"]["buckets"] if self.has_skills else {}
         for about in (*self.manifest["buckets"].values(), *skills.values()):
             for name, listed in about["files"].items():
-                _check_file(self.store.root / about["folder"] / name, listed, self.id)
+                _check_file(self.store, self.store.root / about["folder"] / name, listed, self.id)
                 yield f"{about['folder']}/{name}"
 
 
-def _check_file(path: Path, listed: Mapping[str, Any] | None, version: str) -> None:
-    damage = damage_of(path, listed)
+def _check_file(store: Store, path: Path, listed: Mapping[str, Any] | None, version: str) -> None:
+    damage = store.damage_of(path, listed)
     if damage:
         raise VersionError(f"{damage}: {_NOT_SERVED.format(version)}")
 
@@ -242,12 +242,14 @@ def open_version(store: Store, version: str | None = None) -> Version:
     if version is None:
         current = current_version(store)
         if current is None:
-            raise VersionError(f"{store.root} has no published version yet; rebuild it first")
+            raise VersionError(f"{store} has no published version yet; rebuild it first")
         version = current[1]
     path = manifest_path(store, version)
+    if re.fullmatch(VERSION_ID, version):
+        store.fetch(path)
     if not re.fullmatch(VERSION_ID, version) or not path.is_file():
         known = ", ".join(store.version_ids()) or "none"
-        raise VersionError(f"{store.root} has no version {version!r}; it has {known}")
+        raise VersionError(f"{store} has no version {version!r}; it has {known}")
     return Version(store, _checked_manifest(path, version))
 
 
