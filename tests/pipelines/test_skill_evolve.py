@@ -20,6 +20,7 @@ from pipelines.store import Store, StoreError
 from pipelines.versions import current_version, open_version, point_to
 from tests.pipelines.logs import COLUMNS, NOW, config_of, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_config, write_runs
+from tests.pipelines.test_skill_build import outcomes_of
 
 ANA, BO = "acme/ana", "acme/bo"
 TASK = "Put a hot fork on the table"
@@ -89,6 +90,7 @@ def test_a_skill_that_only_failed_is_pruned_and_no_longer_found(config, store, g
     assert gone not in {skill.skill_id for skill in (*found.skills, *found.mistakes)}
     row = next(row for row in decisions_of(done) if row["decision"] == "prune")
     assert (row["node_id"], row["shown"], row["cycle"]) == (gone, 4, 0)
+    assert outcomes_of(store, "evolve")[gone] == ("empty", row["reason"])
 
 
 def test_counts_are_those_of_the_feedback(config, graphs, told):
@@ -120,7 +122,9 @@ def test_a_replay_judges_and_merges_and_its_counts_add_up(config, store):
     version = open_version(store)
     assert version.manifest["skills"]["skills"] == done.after
     assert sum(done.report.outcomes["evolve"].values()) == judged
-    assert done.report.outcomes["evolve"]["empty"] == done.before - done.after + done.pruned_subtasks
+    merged = [row for row in outcomes_of(store, "evolve").values() if "merged into" in (row[1] or "")]
+    assert len(merged) > done.merged
+    assert done.report.outcomes["evolve"] == {"ok": judged}
     assert done.feedback["ok"] > 0
     assert done.feedback["empty"] == done.feedback["rejected"] == 0
     assert version.manifest["outcomes"]["feedback"] == done.feedback
