@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from hgmem_core.config import ConfigError, SkillsConfig
+from hgmem_core.config import ConfigError, EvolutionConfig, SkillsConfig
 from hgmem_core.skill_index import SKILL_TABLES
 from pipelines.feedback_files import read_feedback
 from pipelines.lease import LeaseHeld, hold_lease
@@ -151,6 +151,45 @@ def test_the_manifest_says_how_it_was_made(config, store, graphs, told):
     differing = {name for name in new.manifest if new.manifest[name] != old.manifest.get(name)}
     assert differing == {"version", "checksum", "skills", "outcomes"}
     assert any(path.endswith("decisions.parquet") for path in new.verify())
+
+
+def test_the_rule_is_a_setting_and_part_of_the_version(config, store, graphs, told):
+    learnt = current_version(store)[1]
+    skill = ids_of(graphs()[ANA])[0]
+    # Two successes in three, so its utility is at least 0.7 * 2 / 3.
+    feedback = told(
+        (ANA, "q1", skill, "failure", 4), (ANA, "q2", skill, "success", 4), (ANA, "q3", skill, "success", 4)
+    )
+    versions = {}
+    for name, rule in {
+        "default": {},
+        "strict": {"prune_below": 0.99, "fewest_shown": 3},
+        "strict, later": {"prune_below": 0.99, "fewest_shown": 4},
+        "apart": {"most_merged": 0.0},
+    }.items():
+        point_to(store, learnt)
+        settings = config.skills.model_copy(update={"evolution": EvolutionConfig(**rule)})
+        done = evolved(config.model_copy(update={"skills": settings}), feedback)
+        about = open_version(store).manifest["skills"]["evolved"]["rule"]
+        assert about == EvolutionConfig(**rule).model_dump()
+        versions[name] = done.version, done.pruned, done.merged > 0
+    assert {name: told[1:] for name, told in versions.items()} == {
+        "default": (0, True), "strict": (1, True), "strict, later": (0, True), "apart": (0, False),
+    }  # fmt: skip
+    assert len({version for version, *_ in versions.values()}) == 4
+
+
+def test_to_fail_fast_is_no_merit_where_only_successes_count(config, store, graphs, told):
+    learnt, (fast, slow) = current_version(store)[1], ids_of(graphs()[ANA])[:2]
+    shown = [(ANA, f"q{number}", fast, "failure", 2) for number in range(4)]
+    feedback = told(*shown, (ANA, "q8", slow, "failure", 20), (ANA, "q9", slow, "success", 20))
+    gone = {}
+    for successes_only in (False, True):
+        point_to(store, learnt)
+        rule = EvolutionConfig(successes_only=successes_only, most_merged=0.0)
+        evolved(config.model_copy(update={"skills": config.skills.model_copy(update={"evolution": rule})}), feedback)
+        gone[successes_only] = fast not in ids_of(graphs()[ANA])
+    assert gone == {False: False, True: True}
 
 
 def test_the_turns_are_those_of_the_version_before(tmp_path):
