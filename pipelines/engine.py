@@ -35,7 +35,7 @@ Work = Callable[[int], Mapping[str, Any]]
 
 
 Indexes: TypeAlias = Mapping[int, Mapping[str, Output]]
-"""The indexes of each bucket, by stage: `index` of its turns, `index_skills` of its runs."""
+"""The indexes of each bucket, by stage: `index` of its turns, `index_skills` or `evolve` of its runs."""
 
 
 class BucketJob(Protocol):
