@@ -320,6 +320,30 @@ class RelateConfig(Section):
     """Facts on either side for each rare name or keyword that it shares with them."""
 
 
+class EvolutionConfig(Section):
+    """What a cycle of evolution prunes and what it merges; the last three go beyond the paper."""
+
+    fewest_shown: Annotated[int, Field(ge=1, le=1_000_000)] = 3
+    """N_min: what was shown for fewer runs is not judged."""
+    prune_below: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
+    """τ_prune: a node is pruned if its utility is below this."""
+    merge_from: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.85
+    """δ_merge, the least cosine of propagated vectors."""
+    restart: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
+    """a of the propagation, the share of a skill's own vector at each step; the paper does not give its own."""
+    depth: Annotated[int, Field(ge=0, le=16)] = 2
+    """L of the propagation, the number of steps; likewise."""
+    successes_only: bool = False
+    """Whether efficiency looks at runs that succeeded only, so that to fail fast is no merit."""
+    raw_floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.6
+    """The least cosine of the skills' own vectors, because propagation draws together what occurs in the same runs; -1
+    for no such floor, as published."""
+    most_pruned: Annotated[float, Field(ge=0.0, le=1.0)] = 0.25
+    """The largest share of subtasks, and of skills, that a cycle prunes, worst first; the paper has none."""
+    most_merged: Annotated[float, Field(ge=0.0, le=1.0)] = 0.25
+    """The largest share of skills that vanish in the merges of a cycle, most similar pairs first; likewise."""
+
+
 class SkillsConfig(Section):
     """How runs of agents become skills, and how many of these a query shows."""
 
@@ -335,9 +359,10 @@ class SkillsConfig(Section):
     """Skills and mistakes that are shown, together."""
     context_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     """Of the text for a prompt."""
+    evolution: EvolutionConfig = EvolutionConfig()
 
 
-LlmStage = Literal["segment", "extract", "consolidate", "group", "relate", "decompose", "skills"]
+LlmStage = Literal["segment", "extract", "consolidate", "group", "relate", "decompose", "skills", "evolve"]
 
 
 class PriceConfig(Section):

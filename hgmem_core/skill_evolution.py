@@ -10,7 +10,7 @@ same runs ("search" and "verify"); a cycle prunes and merges no more than a shar
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,52 +18,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hgmem_core.config import EvolutionConfig
 from hgmem_core.ids import skill_id
 from hgmem_core.lexical import Ints
 from hgmem_core.schemas import DECISION, INCIDENCE, SKILL, STRING, STRINGS, UTILITY, conform
 from hgmem_core.similar import Matrix, row_cosines, similar_pairs
 from hgmem_core.skill_cooccurrence import co_occurrence, propagate_skills, weighted
 from hgmem_core.skill_graph import SkillGraph, SkillTables, SkillVectors
+from hgmem_core.skill_texts import joined
 from hgmem_core.skill_utility import RETRIEVED, StepRange, Tally, UtilityRule, utilities, utility_rows
-from hgmem_core.summarise import shorten
 
-EVOLUTION_REVISION = 1
-"""Raised when an equal graph, equal settings and equal texts give another graph."""
+EVOLUTION_REVISION = 2
+"""Raised when an equal graph and equal settings give another graph."""
 
-TEXT_CHARS = 600
 MOST_ALIASES = 20
 MOST_KEPT_PAIRS = 10_000
 """Pairs that were similar enough and are told apart all the same, of which there is a row; the most similar ones."""
 
-
-@dataclass(frozen=True, slots=True)
-class EvolutionRule:
-    """What is pruned and what is merged.
-
-    Attributes:
-        fewest_shown: N_min: what took part in fewer runs is not judged.
-        prune_below: τ_prune: a node is pruned if its γ is below this.
-        most_pruned: The largest share of subtasks, and of skills, that a cycle prunes, worst first.
-        restart: a of the propagation; the paper does not give its own.
-        depth: L of the propagation; likewise.
-        merge_from: δ_merge, the least cosine of propagated vectors.
-        raw_floor: The least cosine of the skills' own vectors; None for no such floor, as published.
-        most_merged: The largest share of skills that vanish in merges of a cycle, most similar pairs first.
-        utility: How γ of a merged skill is made.
-    """
-
-    fewest_shown: int = 3
-    prune_below: float = 0.2
-    most_pruned: float = 0.25
-    restart: float = 0.5
-    depth: int = 2
-    merge_from: float = 0.85
-    raw_floor: float | None = 0.6
-    most_merged: float = 0.25
-    utility: UtilityRule = RETRIEVED
+AS_PUBLISHED = EvolutionConfig(most_pruned=1.0, raw_floor=-1.0, most_merged=1.0)
 
 
-AS_PUBLISHED = EvolutionRule(most_pruned=1.0, raw_floor=None, most_merged=1.0)
+def utility_rule(rule: EvolutionConfig) -> UtilityRule:
+    """Return how γ is made of what was shown."""
+    return replace(RETRIEVED, successes_only=rule.successes_only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +92,7 @@ class Evolved:
     unembedded: tuple[str, ...]
 
 
-def plan_evolution(graph: SkillGraph, rule: EvolutionRule, cycle: int) -> EvolutionPlan:
+def plan_evolution(graph: SkillGraph, rule: EvolutionConfig, cycle: int) -> EvolutionPlan:
     """Prune, and choose what to merge.
 
     Args:
@@ -129,7 +106,7 @@ def plan_evolution(graph: SkillGraph, rule: EvolutionRule, cycle: int) -> Evolut
     return EvolutionPlan(pruned, pairs, decisions)
 
 
-def prune(graph: SkillGraph, rule: EvolutionRule, cycle: int) -> tuple[SkillGraph, list[dict[str, Any]]]:
+def prune(graph: SkillGraph, rule: EvolutionConfig, cycle: int) -> tuple[SkillGraph, list[dict[str, Any]]]:
     """Return the graph without the nodes that do not help, and the decisions."""
     decisions: list[dict[str, Any]] = []
     going: dict[str, npt.NDArray[np.bool_]] = {}
@@ -177,7 +154,7 @@ def _together(*columns: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays([pa.array([], STRING), *(chunk for column in columns for chunk in column.chunks)])
 
 
-def merge_pairs(graph: SkillGraph, rule: EvolutionRule) -> tuple[list[MergePair], list[tuple[MergePair, str]]]:
+def merge_pairs(graph: SkillGraph, rule: EvolutionConfig) -> tuple[list[MergePair], list[tuple[MergePair, str]]]:
     """Return the pairs to merge, most similar first, and those that are not, with the reason.
 
     Pairs are taken by falling similarity, equal ones by ids, as long as neither skill was taken before.
@@ -186,7 +163,7 @@ def merge_pairs(graph: SkillGraph, rule: EvolutionRule) -> tuple[list[MergePair]
     moved = _unit(propagate_skills(shared, graph.vectors.skills, rule.restart, rule.depth))
     every = [_candidates(graph, moved, polarity, rule.merge_from) for polarity in (False, True)]
     one, other, similarity, raw = (np.concatenate(part) for part in zip(*every, strict=True))
-    low = np.zeros(len(one), bool) if rule.raw_floor is None else raw < rule.raw_floor
+    low = raw < rule.raw_floor
     most = math.ceil(rule.most_merged * graph.hypergraph.n_skills)
     pairs: list[MergePair] = []
     kept: list[tuple[MergePair, str]] = []
@@ -230,20 +207,27 @@ def _unit(vectors: Matrix) -> Matrix:
     return unit
 
 
-def joined_text(graph: SkillGraph, pair: MergePair) -> SkillText:
-    """Return the text of the skill of higher γ, then of higher ν, then of the lower id, with all other names."""
+def joined_text(graph: SkillGraph, pair: MergePair) -> SkillText | str:
+    """Return what two skills say together, or why they stay apart.
+
+    First comes, and names the skill, the one of higher γ, then of higher ν, then of the lower id; other names are
+    aliases.
+    """
     tally = graph.skill_tally
     first, second = sorted(
         (pair.one, pair.other), key=lambda skill: (-tally.utility[skill], -tally.shown[skill], skill)
     )
     rows = graph.tables.skills.take([first, second]).to_pylist()
+    text = joined(rows[0]["text"], rows[1]["text"])
+    if text is None:
+        return "what both say is too long for one text"
     names = (name for row in rows for name in (row["name"], *row["aliases"]))
     aliases = tuple(dict.fromkeys(name for name in names if name != rows[0]["name"]))
-    return SkillText(rows[0]["name"], shorten(rows[0]["text"], TEXT_CHARS), aliases[:MOST_ALIASES])
+    return SkillText(rows[0]["name"], text, aliases[:MOST_ALIASES])
 
 
 def apply_evolution(
-    plan: EvolutionPlan, texts: Sequence[SkillText | None], steps: StepRange, rule: EvolutionRule, cycle: int
+    plan: EvolutionPlan, texts: Sequence[SkillText | str], steps: StepRange, rule: EvolutionConfig, cycle: int
 ) -> Evolved:
     """Merge the pairs of a plan.
 
@@ -252,7 +236,7 @@ def apply_evolution(
 
     Args:
         plan: Of the same cycle.
-        texts: For each pair what the merged skill says; None keeps the two apart.
+        texts: For each pair what the merged skill says, or why the two stay apart.
         steps: T_min and T_max of the namespace.
         rule: Of the cycle.
         cycle: Its number.
@@ -263,8 +247,8 @@ def apply_evolution(
     decisions = [dict(row) for row in plan.decisions]
     merged: list[tuple[MergePair, SkillText, str]] = []
     for pair, text in zip(plan.pairs, texts, strict=True):
-        if text is None:
-            decisions.append(_pair_row(graph, pair, cycle, "keep", "told apart when their texts were to be joined"))
+        if isinstance(text, str):
+            decisions.append(_pair_row(graph, pair, cycle, "keep", text))
             continue
         polarity = "negative" if graph.negative[pair.one] else "positive"
         into = skill_id(graph.namespace, polarity, text.name, text.text)
@@ -280,7 +264,7 @@ def apply_evolution(
             row = _pair_row(graph, pair, cycle, "merge", reason)
             decisions.append({**row, **_of_pair(graph, one, other), "into_id": into})
     return Evolved(
-        _merged_tables(graph, merged, steps, rule.utility),
+        _merged_tables(graph, merged, steps, utility_rule(rule)),
         conform(pa.Table.from_pylist(decisions, DECISION.arrow), DECISION),
         tuple(into for _, _, into in merged if into not in before),
     )

@@ -29,6 +29,7 @@ from hgmem_core.run_patterns import (
     templates_of,
 )
 from hgmem_core.schemas import INCIDENCE, LESSON, STRING, SUBTASK, conform
+from hgmem_core.skill_texts import sentence_of
 from hgmem_core.subtasks import subtasks
 from hgmem_core.tokens import fold, tokenizer
 
@@ -198,16 +199,13 @@ class _Teacher:
 
     def written(self, pattern: Pattern, polarity: Polarity) -> tuple[str, str]:
         """Return the name and the text of a pattern."""
-        steps = _steps(templates_of(pattern))
-        words = self._words.of(pattern)
-        when = f"When the task is about {', '.join(words)}" if words else "In tasks of this kind"
-        how = {AGAIN: "the very same again and again", REFUSED: "which is answered with an error"}.get(pattern[0], "")
-        name = _name(templates_of(pattern))
+        templates, words = templates_of(pattern), self._words.of(pattern)
+        name = _name(templates)
         if polarity == "positive":
-            other = " Runs that did so failed less often." if self._counts.failed else ""
-            return name, f"{when}: {steps}.{other}"
+            return name, sentence_of(words, templates, "", avoid=False, compared=bool(self._counts.failed))
+        how = {AGAIN: "the very same again and again", REFUSED: "which is answered with an error"}.get(pattern[0], "")
         named = {AGAIN: f"{name} again and again", REFUSED: f"{name} with an error"}.get(pattern[0], name)
-        return named, f"{when}, avoid {steps}{', ' + how if how else ''}. Runs that did so failed more often."
+        return named, sentence_of(words, templates, how, avoid=True, compared=True)
 
     def lesson(self, outcome: str, did: RunActions) -> str:
         """Return what the way of a run teaches; empty where it did nothing that has a template."""

@@ -1,4 +1,4 @@
-"""Tasks and past runs to subtasks, skills and lessons, with a language model; similar skills to one.
+"""Tasks and past runs to subtasks, skills and lessons, with a language model.
 
 What is learnt has to be of use elsewhere: what names a link, an address or a number as long as an id is refused.
 """
@@ -14,7 +14,6 @@ from hgmem_core.chat import Reply, Request
 from hgmem_core.fitting import batches, first_that_fits, one_line
 from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, request_of
 from hgmem_core.prompts import load_prompt, quoted
-from hgmem_core.summarise import shorten
 from hgmem_core.tokens import fold
 from hgmem_core.transcript import ends
 
@@ -23,7 +22,6 @@ SKILLS_LLM_REVISION = 1
 
 DECOMPOSE = load_prompt("decompose")
 DISTIL = load_prompt("skills")
-MERGE = load_prompt("merge_skills")
 
 MOST_SUBTASKS = 4
 MOST_SKILLS = 3
@@ -37,8 +35,7 @@ _STEP_CHARS = (600, 300, 150)
 _FEW_WINDOWS = 4
 _MOST_STEPS = 80
 """Of one window."""
-_SKILL_CHARS = (600, 300, 150, 75)
-_SUBTASK_TOKENS, _SKILL_TOKENS, _LESSON_TOKENS = 40, 110, 50
+_SUBTASK_TOKENS, SKILL_TOKENS, LESSON_TOKENS = 40, 110, 50
 """Of an answer, each."""
 
 _PRIVATE = re.compile(r"https?://|\bwww\.|\S@\w+\.\w|\d{6}|#\w*\d{3}")
@@ -80,15 +77,6 @@ class Distillation(BaseModel):
     lesson: str = ""
 
 
-class MergedSkill(BaseModel):
-    """The answer for a group of skills; name and text are empty where fewer than two belong together."""
-
-    name: str = ""
-    text: str = ""
-    aliases: list[str] = []
-    apart: list[int] = []
-
-
 @dataclass(frozen=True, slots=True)
 class Task:
     """A task to be planned."""
@@ -107,16 +95,6 @@ class Trajectory:
     task: str
     steps: Sequence[str]
     outcome: RunOutcome
-
-
-@dataclass(frozen=True, slots=True)
-class SkillGroup:
-    """Skills of one polarity, at least two, that may be one: the name and the text of each."""
-
-    namespace: str
-    group_id: str
-    polarity: Polarity
-    skills: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +194,7 @@ class _Window:
             row_id=self.row_id,
             attempt=attempt,
             trouble=trouble,
-            expected_tokens=_SKILL_TOKENS * MOST_SKILLS + _LESSON_TOKENS,
+            expected_tokens=SKILL_TOKENS * MOST_SKILLS + LESSON_TOKENS,
         )
 
     def check(self, answer: Distillation) -> tuple[Distillation | None, list[str]]:
@@ -224,13 +202,13 @@ class _Window:
         skills, complaints = [], []
         for item in answer.skills[:MOST_SKILLS]:
             name, text = one_line(item.name, NAME_CHARS), one_line(item.text, TEXT_CHARS)
-            wrong = _unfit(f"{name} {text}") if name and text else "has no name or no text"
+            wrong = unfit(f"{name} {text}") if name and text else "has no name or no text"
             if wrong:
                 complaints.append(f"skill {quoted(name)} {wrong}")
             else:
                 skills.append(Skill(name=name, text=text, polarity=item.polarity))
         lesson = one_line(answer.lesson, TEXT_CHARS)
-        wrong = _unfit(lesson) if lesson else "is empty"
+        wrong = unfit(lesson) if lesson else "is empty"
         if wrong:
             complaints.append(f"lesson {wrong}")
             lesson = ""
@@ -241,62 +219,6 @@ class _Window:
         return Distillation(
             skills=_distinct([*found.skills, *more.skills])[:MOST_SKILLS], lesson=found.lesson or more.lesson
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Merge:
-    """A question: what some skills have in common."""
-
-    group: SkillGroup
-    user: str
-    terms: Terms
-
-    @property
-    def answer_type(self) -> type[MergedSkill]:
-        """See `passes.Question`."""
-        return MergedSkill
-
-    def request(self, attempt: int, found: MergedSkill | None, trouble: Trouble | None) -> Request:
-        """Ask about the whole group."""
-        return request_of(
-            MERGE,
-            self.user,
-            MergedSkill,
-            self.terms,
-            namespace=self.group.namespace,
-            stage="merge_skills",
-            row_id=self.group.group_id,
-            attempt=attempt,
-            trouble=trouble,
-            expected_tokens=_SKILL_TOKENS + _LESSON_TOKENS,
-        )
-
-    def check(self, answer: MergedSkill) -> tuple[MergedSkill | None, list[str]]:
-        """Keep a skill of at least two, or none if the model keeps them apart; a part of an answer is of no use."""
-        numbers = range(1, len(self.group.skills) + 1)
-        apart = sorted({number for number in answer.apart if number in numbers})
-        complaints = [
-            f"{number} is no skill: they are numbered 1 to {len(numbers)}"
-            for number in set(answer.apart) - set(numbers)
-        ]
-        if len(numbers) - len(apart) < 2:
-            return MergedSkill(apart=list(numbers)), complaints
-        name, text = one_line(answer.name, NAME_CHARS), one_line(answer.text, TEXT_CHARS)
-        wrong = _unfit(f"{name} {text}") if name and text else "has no name or no text"
-        if wrong:
-            return None, [*complaints, f"the skill {wrong}"]
-        aliases = (one_line(alias, NAME_CHARS) for alias in answer.aliases)
-        joined = [own for number, (own, _) in enumerate(self.group.skills, 1) if number not in apart]
-        names = {
-            fold(alias): alias
-            for alias in [*aliases, *joined]
-            if alias and fold(alias) != fold(name) and not _unfit(alias)
-        }
-        return MergedSkill(name=name, text=text, aliases=list(names.values()), apart=apart), complaints
-
-    def merge(self, found: MergedSkill, more: MergedSkill) -> MergedSkill:
-        """Take the later answer."""
-        return more
 
 
 def decompose_llm(
@@ -320,27 +242,6 @@ def distil_llm(
     questions = [list(_windows(trajectory, terms)) for trajectory in trajectories]
     settled = iter((yield from ask([window for own in questions for window in own])))
     return [_distilled([(window, next(settled)) for window in own]) for own in questions]
-
-
-def merge_skills_llm(
-    groups: Sequence[SkillGroup], terms: Terms
-) -> Generator[list[Request], list[Reply], list[Settled[MergedSkill]]]:
-    """Join groups of similar skills; the names of the joined ones are among the aliases of the new one.
-
-    The answer's `apart` numbers, from 1, the skills that stay as they are: all where nothing is joined.
-    """
-    questions = []
-    for group in groups:
-        kind = {"positive": "things to do", "negative": "mistakes to avoid"}[group.polarity]
-        shown = ("\n".join(_skill_lines(group, chars)) for chars in _SKILL_CHARS)
-        users = [MERGE.fill(kind=kind, skills=skills) for skills in shown]
-        questions.append(_Merge(group, first_that_fits(MERGE, users, terms), terms))
-    return (yield from ask(questions))
-
-
-def _skill_lines(group: SkillGroup, most_chars: int) -> Iterator[str]:
-    for number, (name, text) in enumerate(group.skills, 1):
-        yield f"{number}. {quoted(shorten(name, NAME_CHARS))}: {quoted(shorten(text, most_chars))}"
 
 
 def _windows(trajectory: Trajectory, terms: Terms) -> Iterator[_Window]:
@@ -399,6 +300,6 @@ def _distinct(skills: Sequence[Skill]) -> list[Skill]:
     return list(found.values())
 
 
-def _unfit(text: str) -> str | None:
+def unfit(text: str) -> str | None:
     """Return why a text is of no use elsewhere, None if it may be."""
     return "names a link, an address or an id" if _PRIVATE.search(text) else None

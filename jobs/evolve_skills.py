@@ -52,9 +52,9 @@ def main(argv: Sequence[str]) -> int:
     files = [str(path) for path in done.decisions]
     if arguments.json:
         told = {"feedback": done.feedback, "reasons": done.reasons, "decisions": files}
-        write_json({**result, **told, "stages": done.report.as_dict()})
+        write_json({**result, **told, "engine": done.engine.name, "stages": done.report.as_dict()})
         return 0
-    summarise(None, done.report, result)
+    summarise(None, done.report, result, str(done.engine), config.llm.prices)
     counts = ", ".join(f"{count:,} {outcome}" for outcome, count in done.feedback.items())
     console.print(f"[bold]feedback[/] {counts}", highlight=False)
     for reason, count in done.reasons.items():

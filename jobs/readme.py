@@ -250,27 +250,19 @@ def skills_table() -> str:
 
 
 def evolution_table() -> str:
-    """Return what a cycle of evolution takes and what that costs beside chance."""
-    heads = [
-        "",
-        "skills",
-        "pruned",
-        "merged away",
-        "taken",
-        "coverage",
-        "before",
-        "after",
-        "as many at random",
-        "after, beside that",
-    ]
+    """Return what cycles of evolution take and what that costs beside chance."""
+    heads = ["", "cycles", "skills", "pruned", "merged away", "taken", "coverage", "before", "after"]
+    heads += ["as many at random", "after, beside that"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for row in _read("skills.json")["evolution"]:
-        counts = [row["dataset"], *(str(row[name]) for name in ("skills", "pruned", "merged_away"))]
+    results = _read_all("skills-evolution-*.json")
+    for row in (row for result in results for row in result["evolution"]):
+        counts = [row["dataset"], *(str(row[name]) for name in ("cycles", "skills", "pruned", "merged_away"))]
         for lessons, own in row["coverage@500t"].items():
             cells = [*counts, f"{row['removed_share']:.0%}", lessons.replace("_", " ")]
             cells += [f"{own[name]:.1f}" for name in ("before", "after", "at_random")]
             lines.append(f"| {' | '.join([*cells, _signed(own)])} |")
-    return "\n".join(lines)
+    commits = dict.fromkeys(str(result["commit"])[:8] for result in results)
+    return "\n".join([*lines, "", f"Commit {', '.join(commits)}."])
 
 
 def _within(value: float, interval: Sequence[float]) -> str:

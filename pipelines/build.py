@@ -75,7 +75,7 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
     job = BuildJob(store, config, encoder.identity, tuned, parts, _parents(store), software, job_id)
     indexes = run.engine.index(job, encoder, chat, watch)
     watch.finish()
-    _look_at_fallbacks(run, config, watch.report)
+    look_at_answers(run, config, watch.report, watch.report.outcomes)
     run.lease.check()
     outcomes, made_by = watch.report.outcomes, None if tuned is None else tuned.identity
     published = publish(store, indexes, config, encoder.identity, outcomes, imports[-1].number, made_by)
@@ -106,8 +106,14 @@ _FEWEST_ROWS = 20
 _FEWEST_REFUSED = 5
 
 
-def _look_at_fallbacks(run: Run, config: Config, report: Report) -> None:
+def look_at_answers(run: Run, config: Config, report: Report, decided: Mapping[str, Mapping[str, int]]) -> None:
     """Refuse to publish what a model was to decide and mostly did not; say what a server did not serve.
+
+    Args:
+        run: The job.
+        config: Which model, for which stages.
+        report: What calls took.
+        decided: By stage, how many of what it was to decide had which outcome.
 
     Raises:
         ModelError: Of a stage, too many rows have the embedded engine's answer, or too many requests had none.
@@ -122,10 +128,10 @@ def _look_at_fallbacks(run: Run, config: Config, report: Report) -> None:
     if asked.refused:
         run.progress.note(
             f"{asked.refused} of {asked.calls} requests to the language model were not served; the embedded engine "
-            "stands in, and the next rebuild asks them again"
+            "stands in, and the next job asks them again"
         )
     for stage in config.llm.stages if config.llm.engine != "none" else ():
-        outcomes = report.outcomes.get(stage, {})
+        outcomes = decided.get(stage, {})
         rows, fallbacks = sum(outcomes.values()), outcomes.get("fallback", 0)
         if rows >= _FEWEST_ROWS and fallbacks > most * rows:
             raise ModelError(

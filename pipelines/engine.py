@@ -17,7 +17,8 @@ from pipelines.imports import ImportedPart
 from pipelines.job_log import BucketDone, JobLog, ModelAsked, StageFinished
 from pipelines.progress import Progress
 from pipelines.runner import Record, Report, Runner
-from pipelines.stages import TUNED_STAGE
+from pipelines.stages import TUNED_STAGE, index_of_bucket
+from pipelines.steps import Answers
 from pipelines.store import Output, Store
 from pipelines.tuned_vectors import Tuned
 
@@ -34,7 +35,54 @@ Work = Callable[[int], Mapping[str, Any]]
 
 
 Indexes: TypeAlias = Mapping[int, Mapping[str, Output]]
-"""The indexes of each bucket, by stage: `index` of its turns, `index_skills` of its runs."""
+"""The indexes of each bucket, by stage: `index` of its turns, `index_skills` or `evolve` of its runs."""
+
+
+class BucketJob(Protocol):
+    """Work on buckets that needs vectors, or a language model, on its way; travels to other processes."""
+
+    @property
+    def store(self) -> Store:
+        """Where."""
+        ...
+
+    @property
+    def config(self) -> Config:
+        """How."""
+        ...
+
+    @property
+    def tuned(self) -> Tuned | None:
+        """What makes tuned vectors; None for no such vectors."""
+        ...
+
+    @property
+    def software(self) -> Mapping[str, str]:
+        """What the driver runs; see `pipelines.preflight.software_versions`."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """Of this job, no other's."""
+        ...
+
+    @property
+    def buckets(self) -> Sequence[int]:
+        """Which, rising."""
+        ...
+
+    @property
+    def saves_between(self) -> bool:
+        """Whether vectors lie in an output of the bucket by the time that it asks for more."""
+        ...
+
+    def identity_of_encoder(self, stage: str) -> Mapping[str, Any]:
+        """Return the identity of what encodes the texts of a stage."""
+        ...
+
+    def outputs(self, bucket: int, answers: Answers, tell: Callable[[Record], object]) -> dict[str, Output]:
+        """Return what becomes of a bucket, by stage; `tell` takes a record of every output on the way."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +112,21 @@ class BuildJob:
     def identity_of_encoder(self, stage: str) -> Mapping[str, Any]:
         """Return the identity of what encodes the texts of a stage."""
         return self.encoder.as_dict() if self.tuned is None or stage != TUNED_STAGE else self.tuned.identity
+
+    @property
+    def buckets(self) -> Sequence[int]:
+        """Those that anything was imported of."""
+        return sorted(self.parts)
+
+    @property
+    def saves_between(self) -> bool:
+        """They do: every stage has an output of its own."""
+        return True
+
+    def outputs(self, bucket: int, answers: Answers, tell: Callable[[Record], object]) -> dict[str, Output]:
+        """Build a bucket and return its indexes."""
+        runner = self.runner(bucket, tell)
+        return index_of_bucket(runner, self.config, self.encoder, self.tuned, self.parts[bucket], answers)
 
     def runner(self, bucket: int, tell: Callable[[Record], object]) -> Runner:
         """Return what runs the stages of a bucket."""
@@ -146,8 +209,8 @@ class Engine(Protocol):
         """
         ...
 
-    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> Indexes:
-        """Build every bucket of a job and return its indexes.
+    def index(self, job: BucketJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> Indexes:
+        """Work on every bucket of a job and return its outputs.
 
         Raises:
             ModelError: The language model cannot be used any more; what it answered is kept.

@@ -86,6 +86,8 @@ def _outcome_files(store: Store) -> Iterator[Path]:
     for about in (*version.manifest["buckets"].values(), *skills["buckets"].values()):
         index = store.find(store.root / about["folder"])
         made_from = index.manifest["made_from"] if index else {}
+        if index and index.manifest["stage"] in MODEL_STAGES:
+            yield index.folder / OUTCOMES_FILE
         for stage in MODEL_STAGES:
             if stage in made_from:
                 path = store.output_folder(stage, made_from[stage]) / OUTCOMES_FILE

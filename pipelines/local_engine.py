@@ -9,8 +9,8 @@ from hgmem_core.embeddings import encode_by_namespace
 from hgmem_core.encoding import Encoder, Vectors
 from pipelines.calls import Calls, Spent
 from pipelines.chat_model import ChatModel
-from pipelines.engine import BuildJob, Indexes, Kind, Watch, Work
-from pipelines.stages import TUNED_STAGE, index_of_bucket
+from pipelines.engine import BucketJob, Indexes, Kind, Watch, Work
+from pipelines.stages import TUNED_STAGE
 from pipelines.steps import Texts
 from pipelines.store import Output
 
@@ -34,18 +34,16 @@ class LocalEngine:
         del kind  # threads share what the process has
         yield from self._map(work, items, self.workers_here, _nothing)
 
-    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> Indexes:
+    def index(self, job: BucketJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> Indexes:
         """Build every bucket; see `pipelines.engine.Engine`."""
 
         def work(bucket: int) -> dict[str, Output]:
-            runner = job.runner(bucket, watch.record)
-            answers = _Answers(job, bucket, encoder, chat, watch)
-            return index_of_bucket(runner, job.config, job.encoder, job.tuned, job.parts[bucket], answers)
+            return job.outputs(bucket, _Answers(job, bucket, encoder, chat, watch), watch.record)
 
         # Those that wait for a server keep no core busy.
         waiting = -(-job.config.llm.http.concurrency // _REQUESTS_A_BUCKET) if chat else 0
         threads = self.workers_here + waiting
-        return dict(sorted(self._map(work, sorted(job.parts), threads, chat.close if chat else _nothing)))
+        return dict(sorted(self._map(work, job.buckets, threads, chat.close if chat else _nothing)))
 
     def _map(
         self, work: Callable[[int], Result], items: Sequence[int], threads: int, stop: Callable[[], None]
@@ -70,7 +68,7 @@ def _nothing() -> None:
 class _Answers:
     """Encodes and asks in place."""
 
-    def __init__(self, job: BuildJob, bucket: int, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> None:
+    def __init__(self, job: BucketJob, bucket: int, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> None:
         self._batch_size = job.config.encoder.batch_size
         self._calls = Calls(job.store, bucket, job.config.llm, job.id)
         self._encoder = encoder

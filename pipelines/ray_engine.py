@@ -29,14 +29,14 @@ from hgmem_core.config import ResourcesConfig, RunConfig
 from hgmem_core.encoding import Encoder, Vectors
 from pipelines.calls import SAVED_TOGETHER, Answered, Calls, Spent
 from pipelines.chat_model import ChatModel
-from pipelines.engine import BuildJob, ClusterError, Indexes, Kind, Watch, Work
+from pipelines.engine import BucketJob, ClusterError, Indexes, Kind, Watch, Work
 from pipelines.job_log import JobLog, Retried
 from pipelines.pieces import UNIT_TEXTS, Pieces, request_units, units_of
 from pipelines.preflight import check_software, software_versions
 from pipelines.progress import Progress
 from pipelines.ray_connection import connected, last_line, needed
 from pipelines.runner import Record
-from pipelines.stages import TUNED_STAGE, index_of_bucket
+from pipelines.stages import TUNED_STAGE
 from pipelines.steps import Texts
 from pipelines.store import DamagedOutput, Output, Store
 
@@ -93,12 +93,12 @@ class RayEngine:
         for row in self._rows(f"run.ray.{kind}", items, plan, 1 if kind == "imports" else _MOST_ITEMS):
             yield row["item"], json.loads(row["result"])
 
-    def index(self, job: BuildJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> Indexes:
+    def index(self, job: BucketJob, encoder: Encoder, chat: ChatModel | None, watch: Watch) -> Indexes:
         """Build every bucket; see `pipelines.engine.Engine`."""
         advance = partial(_advance, ray.put(job))
         done: dict[int, dict[str, Output]] = {}
         before: set[str] = set()
-        while waiting := sorted(job.parts.keys() - done.keys()):
+        while waiting := [bucket for bucket in job.buckets if bucket not in done]:
             units: dict[str, Waiting] = {}
             for bucket, step in self.map("buckets", advance, waiting):
                 for record in step["records"]:
@@ -119,14 +119,14 @@ class RayEngine:
                 watch.asked(units[name].stage, spent)
         return dict(sorted(done.items()))
 
-    def _encode(self, job: BuildJob, encoder: Encoder, units: Mapping[str, Waiting]) -> Iterator[tuple[str, float]]:
+    def _encode(self, job: BucketJob, encoder: Encoder, units: Mapping[str, Waiting]) -> Iterator[tuple[str, float]]:
         """Encode units; yield the name of each and the seconds that it took."""
         own = {name: unit for name, unit in units.items() if unit.stage == TUNED_STAGE}
         if job.tuned is not None and own:
             yield from self._encode_by(job, job.tuned.encoder(), own)
         yield from self._encode_by(job, encoder, {name: unit for name, unit in units.items() if name not in own})
 
-    def _encode_by(self, job: BuildJob, encoder: Encoder, units: Mapping[str, Waiting]) -> Iterator[tuple[str, float]]:
+    def _encode_by(self, job: BucketJob, encoder: Encoder, units: Mapping[str, Waiting]) -> Iterator[tuple[str, float]]:
         options = self._encode_options(sum(unit.size for unit in units.values()))
         arguments = (job.store, encoder, job.config.encoder.batch_size, job.software)
 
@@ -138,7 +138,7 @@ class RayEngine:
         for row in self._rows("run.ray.encode", sorted(units), encode, _MOST_ITEMS):
             yield row["item"], row["seconds"]
 
-    def _ask(self, job: BuildJob, chat: ChatModel | None, units: Sequence[str]) -> Iterator[tuple[str, Spent]]:
+    def _ask(self, job: BucketJob, chat: ChatModel | None, units: Sequence[str]) -> Iterator[tuple[str, Spent]]:
         """Ask a language model units of requests; yield the name of each and what it took, perhaps in parts."""
         if not units:
             return
@@ -271,7 +271,7 @@ class _Unanswered(Exception):
 class _Answers:
     """Gives a bucket what is there already, and asks for the rest."""
 
-    def __init__(self, job: BuildJob, bucket: int) -> None:
+    def __init__(self, job: BucketJob, bucket: int) -> None:
         self._job = job
         self._bucket = bucket
         self._pieces = Pieces(job.store)
@@ -280,7 +280,7 @@ class _Answers:
 
     def encode(self, waiting: list[Texts]) -> list[Vectors]:
         """See `pipelines.steps.Answers`."""
-        self.drop()
+        self._drop_saved()
         job, pieces = self._job, self._pieces
         encoders = {texts.stage: job.identity_of_encoder(texts.stage) for texts in waiting}
         batch_size = job.config.encoder.batch_size
@@ -290,14 +290,14 @@ class _Answers:
             for _, unit in missing:
                 pieces.ask(unit)
             raise _Unanswered({unit.name: Waiting("texts", stage, len(unit.texts)) for stage, unit in missing})
-        self._taken = [unit.name for some in units.values() for unit in some]
+        self._taken += [unit.name for some in units.values() for unit in some]
         return [
             pieces.read((unit.name for unit in some), encoders[stage]["dimension"]) for stage, some in units.items()
         ]
 
     def ask(self, requests: list[Request]) -> list[Reply]:
         """See `pipelines.steps.Answers`."""
-        self.drop()
+        self._drop_saved()
         found = self._calls.find(requests)
         missing = [request for place, request in enumerate(requests) if place not in found]
         units = request_units(self._bucket, self._calls.without_equals(missing))
@@ -308,21 +308,24 @@ class _Answers:
             raise _Unanswered({unit.name: Waiting("requests", stage, len(unit.requests)) for unit in units})
         return [found[place] for place in range(len(requests))]
 
+    def _drop_saved(self) -> None:
+        if self._job.saves_between:
+            self.drop()
+
     def drop(self) -> None:
         """Remove pieces that were given out before: they are in an output by now."""
         self._pieces.drop(self._taken)
         self._taken = []
 
 
-def _advance(reference: "ray.ObjectRef[BuildJob]", bucket: int) -> dict[str, Any]:
+def _advance(reference: "ray.ObjectRef[BucketJob]", bucket: int) -> dict[str, Any]:
     """Run a bucket until it is built or waits for an answer; say what it made and what it waits for."""
     job = _job(reference)
     records: list[Record] = []
     answers = _Answers(job, bucket)
     step: dict[str, Any] = {"indexes": None, "units": {}}
     try:
-        runner = job.runner(bucket, records.append)
-        indexes = index_of_bucket(runner, job.config, job.encoder, job.tuned, job.parts[bucket], answers)
+        indexes = job.outputs(bucket, answers, records.append)
         step["indexes"] = {stage: output.identity for stage, output in indexes.items()}
         answers.drop()
     except _Unanswered as error:
@@ -423,8 +426,8 @@ _SPENT_ROWS = pa.schema({"item": pa.large_string(), "spent": pa.large_string()})
 
 
 @lru_cache(maxsize=2)
-def _job(reference: "ray.ObjectRef[BuildJob]") -> BuildJob:
-    job: BuildJob = ray.get(reference)
+def _job(reference: "ray.ObjectRef[BucketJob]") -> BucketJob:
+    job: BucketJob = ray.get(reference)
     return job
 
 

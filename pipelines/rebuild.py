@@ -1,20 +1,17 @@
 """The whole way from logs to a published version: import what is new, build, publish."""
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 
 from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from pipelines.build import Built, build
-from pipelines.chat_model import ChatModel, check_room, opened_chat, with_tokenizer
+from pipelines.chat_model import ChatModel
 from pipelines.encoders import tuned_vectors
 from pipelines.engine import Choice
 from pipelines.import_stage import Imported, import_logs
-from pipelines.job_log import ModelTried
 from pipelines.progress import Progress
-from pipelines.run import open_run
-from pipelines.stages import PROMPTS
+from pipelines.run import open_run_with_model
 from pipelines.store import Store
 
 
@@ -49,20 +46,6 @@ def rebuild(
         EncoderError: What `encoder.tuned` names makes no vectors for this store.
     """
     tuned = tuned_vectors(config.encoder, encoder.identity)
-    with ExitStack() as stack:
-        served = None
-        if chat is None:
-            chat, served = stack.enter_context(opened_chat(config.llm))
-        llm = with_tokenizer(config.llm, chat)
-        check_room(llm, PROMPTS)
-        config = config.model_copy(update={"llm": llm})
-        run = stack.enter_context(open_run("rebuild", config, ingested_at, progress))
-        if chat is None and config.llm.engine == "vllm":
-            # Imported here because only who runs models on Ray has vLLM.
-            from pipelines.vllm_chat import check_vllm
-
-            served = check_vllm(config.llm, config.run)
-        if served is not None:
-            run.log.write(ModelTried(served.max_model_len, served.thinking_tokens, served.source))
+    with open_run_with_model("rebuild", config, ingested_at, progress, chat) as (run, config, chat):
         imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
         return Rebuilt(run.store, imported, build(run, config, encoder, tuned, chat), run.choice)

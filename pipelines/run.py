@@ -1,19 +1,21 @@
 """What a job that writes to a store has at hand: the store's lease, its log, the checks before work, the engine."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from hgmem_core.config import Config, RunConfig
+from pipelines.chat_model import ChatModel, check_room, opened_chat, with_tokenizer
 from pipelines.engine import Choice, Engine, choose_engine
 from pipelines.imports import Import, read_imports
-from pipelines.job_log import Checked, EngineChosen, JobLog, LeaseTaken, open_store_log
+from pipelines.job_log import Checked, EngineChosen, JobLog, LeaseTaken, ModelTried, open_store_log
 from pipelines.lease import Lease, hold_lease
 from pipelines.local_engine import LocalEngine
 from pipelines.log_files import absolute, expand_paths
 from pipelines.preflight import check_disk, check_writable, disk_needed, gib, log_bytes
 from pipelines.progress import Progress
+from pipelines.stages import PROMPTS
 from pipelines.store import Store
 from pipelines.versions import current_version
 
@@ -71,6 +73,44 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         with _open_engine(config, store, choice, log, progress) as engine:
             importer = engine if store.shared else LocalEngine(config.run.workers)
             yield Run(store, engine, importer, choice, lease, log, progress)
+
+
+@contextmanager
+def open_run_with_model(
+    what: str, config: Config, began_at: datetime, progress: Progress, chat: ChatModel | None
+) -> Iterator[tuple[Run, Config, ChatModel | None]]:
+    """Try the language model of a configuration, then open the run; see `open_run`.
+
+    Args:
+        what: The job's name.
+        config: Which model, which store, which engine.
+        began_at: When the job began.
+        progress: For whoever watches.
+        chat: Asked in the place of the model that the configuration names.
+
+    Returns:
+        The run; the configuration, which says how the model's tokens are counted; what is asked from here, None for no
+        model and for one that runs on Ray.
+
+    Raises:
+        ModelError: The model cannot be used.
+    """
+    with ExitStack() as stack:
+        served = None
+        if chat is None:
+            chat, served = stack.enter_context(opened_chat(config.llm))
+        llm = with_tokenizer(config.llm, chat)
+        check_room(llm, PROMPTS)
+        config = config.model_copy(update={"llm": llm})
+        run = stack.enter_context(open_run(what, config, began_at, progress))
+        if chat is None and config.llm.engine == "vllm":
+            # Imported here because only who runs models on Ray has vLLM.
+            from pipelines.vllm_chat import check_vllm
+
+            served = check_vllm(config.llm, config.run)
+        if served is not None:
+            run.log.write(ModelTried(served.max_model_len, served.thinking_tokens, served.source))
+        yield run, config, chat
 
 
 def _paths(config: Config) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from hgmem_core.config import EvolutionConfig
 from hgmem_core.lexical import Floats, Ints
 from hgmem_core.namespace_graph import Lists
 from hgmem_core.skill_cooccurrence import co_occurrence, propagate_skills, weighted
-from hgmem_core.skill_evolution import EvolutionRule
 from hgmem_core.skill_graph import Hypergraph, lists_of
 from hgmem_core.skill_recipes import DualPath
 from hgmem_core.skill_search import best_of_each, kappa, star_of
@@ -43,7 +43,7 @@ def benchmark_skills(trajectories: int, skills: int, queries: int, repeats: int)
     runs, members = _memberships(rng, trajectories, skills)
     vectors, tasks = _units(rng, skills), _units(rng, queries)
     utility = rng.random(skills)
-    rule, recipe = EvolutionRule(), DualPath("benchmark")
+    rule, recipe = EvolutionConfig(), DualPath("benchmark")
     subtasks = rng.integers(trajectories * _SUBTASKS, size=(queries, recipe.subtasks))
     nearest = rng.integers(trajectories, size=(queries, recipe.trajectories))
     timed: list[dict[str, tuple[float, float]]] = []

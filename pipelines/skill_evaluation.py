@@ -24,7 +24,7 @@ from hgmem_core.config import Config, config_digest
 from hgmem_core.encoding import Encoder
 from hgmem_core.lexical import Floats
 from hgmem_core.skill_context import SkillContext, skill_context
-from hgmem_core.skill_evolution import EvolutionRule, without
+from hgmem_core.skill_evolution import utility_rule, without
 from hgmem_core.skill_graph import SkillGraph
 from hgmem_core.skill_metrics import (
     COVERAGE,
@@ -52,8 +52,9 @@ from hgmem_core.tasks.task import TaskError
 from hgmem_core.tokens import tokenizer
 from pipelines.encoders import token_counter
 from pipelines.progress import Progress
+from pipelines.skill_cycles import evolve
 from pipelines.skill_logs import SkillLog, read_skill_logs
-from pipelines.skill_memory import evolve, skill_memory, task_vectors, with_replayed_utilities
+from pipelines.skill_memory import skill_memory, task_vectors, with_replayed_utilities
 
 RESULT_SCHEMA_VERSION = 1
 LEARNED_SHARE = 0.7
@@ -93,7 +94,7 @@ def evaluate_skills(
         folder: See `pipelines.skill_logs.read_skill_logs`.
         recipes: Names of skill recipes; controls and differences are beside the first.
         cycles: Of evolution, whose loss is measured; 0 for none.
-        config: Its `encoder.batch_size`, `skills.same_from` and `index` are used.
+        config: Its `encoder.batch_size`, `skills.same_from`, `skills.evolution` and `index` are used.
         encoder: Makes the vectors.
         now: When the runs are imported.
         progress: Told of datasets.
@@ -315,10 +316,10 @@ def _evolution(held_out: _HeldOut, encoder: Encoder, cycles: int, config: Config
     Feedback is what `skills/full` would have shown for the earlier runs. The later ones are asked before and after with
     the same recipe, with lessons, which evolution leaves alone, and without.
     """
-    rule, batch_size = EvolutionRule(), config.encoder.batch_size
+    rule, batch_size = config.skills.evolution, config.encoder.batch_size
     full = find_skill_recipe("skills/full")
     assert isinstance(full, DualPath)
-    before = with_replayed_utilities(held_out.graph, encoder, full, rule.utility, batch_size)
+    before = with_replayed_utilities(held_out.graph, encoder, full, utility_rule(rule), batch_size)
     after, decisions = evolve(before, encoder, rule, cycles, batch_size)
     count, left = before.hypergraph.n_skills, after.hypergraph.n_skills
     rng = np.random.default_rng(RANDOM_SEED)

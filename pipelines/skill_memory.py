@@ -1,4 +1,4 @@
-"""Trajectories to a skill graph, its evolution, and tasks to what it is asked with: all of it that takes an encoder."""
+"""Trajectories to a skill graph, and tasks to what it is asked with: all of it that takes an encoder."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,19 +7,15 @@ import numpy as np
 import pyarrow as pa
 
 from hgmem_core.encoding import Encoder, Vectors, encode_queries, encode_texts
-from hgmem_core.ids import rows_of
 from hgmem_core.replay import replay
-from hgmem_core.schemas import DECISION, INCIDENCE, conform
+from hgmem_core.schemas import INCIDENCE, conform
 from hgmem_core.skill_dedup import SAME_FROM, dedup_skills
-from hgmem_core.skill_evolution import EvolutionRule, apply_evolution, joined_text, plan_evolution
 from hgmem_core.skill_graph import SkillGraph, SkillTables, SkillVectors
 from hgmem_core.skill_recipes import DualPath
 from hgmem_core.skill_utility import (
     MEMBERS,
-    StepRange,
     UtilityRule,
     nodes_of,
-    step_range,
     utility_of_members,
     utility_of_shown,
 )
@@ -83,49 +79,6 @@ def with_shown_utilities(graph: SkillGraph, feedback: pa.Table, rule: UtilityRul
     tables = graph.tables
     nodes = nodes_of(tables.subtasks, tables.skills, tables.trajectories)
     return SkillGraph.of(replace(tables, utilities=utility_of_shown(nodes, feedback, rule)), graph.vectors)
-
-
-def evolve(
-    graph: SkillGraph,
-    encoder: Encoder,
-    rule: EvolutionRule,
-    cycles: int,
-    batch_size: int,
-    steps: StepRange | None = None,
-    first: int = 0,
-) -> tuple[SkillGraph, pa.Table]:
-    """Return a graph after some cycles of evolution without a language model, and their DECISION rows.
-
-    Args:
-        graph: Of one namespace, with utilities.
-        encoder: Makes the vectors of new texts.
-        rule: What is pruned and what is merged.
-        cycles: How many.
-        batch_size: Pieces of text in one batch.
-        steps: T_min and T_max of its utilities; None for those of its runs.
-        first: The number of the first cycle.
-    """
-    if steps is None:
-        n_steps = graph.tables.trajectories.column("n_steps").to_numpy().astype(np.int64)
-        steps = step_range(graph.outcomes, n_steps, rule.utility)
-    decisions = [DECISION.empty()]
-    for cycle in range(first, first + cycles):
-        plan = plan_evolution(graph, rule, cycle)
-        evolved = apply_evolution(plan, [joined_text(plan.graph, pair) for pair in plan.pairs], steps, rule, cycle)
-        decisions.append(evolved.decisions)
-        graph = SkillGraph.of(evolved.tables, _vectors_of(plan.graph, evolved.tables.skills, encoder, batch_size))
-    return graph, conform(pa.concat_tables(decisions), DECISION)
-
-
-def _vectors_of(before: SkillGraph, skills: pa.Table, encoder: Encoder, batch_size: int) -> SkillVectors:
-    """Return the vectors of a graph after its skills were merged; new texts are encoded."""
-    rows = rows_of(skills.column("skill_id"), before.tables.skills.column("skill_id"))
-    vectors = np.empty((len(rows), before.vectors.skills.shape[1]), np.float32)
-    vectors[rows >= 0] = before.vectors.skills[rows[rows >= 0]]
-    new = skills.filter(pa.array(rows < 0))
-    said = zip(new.column("name").to_pylist(), new.column("text").to_pylist(), strict=True)
-    vectors[rows < 0] = encode_distinct(encoder, [skill_text(*parts) for parts in said], batch_size)
-    return replace(before.vectors, skills=vectors)
 
 
 def skill_text(name: str, text: str) -> str:

@@ -1,14 +1,14 @@
 """The stages of one bucket: those of its turns, from imports to an index, and all of them in order."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
 
 import pyarrow as pa
 
-from hgmem_core import consolidate_llm, extract_llm, group_llm, relate_llm, segment_llm, skills_llm
+from hgmem_core import consolidate_llm, extract_llm, group_llm, relate_llm, segment_llm, skill_merge_llm, skills_llm
 from hgmem_core.config import Config, LlmStage
 from hgmem_core.consolidate import CONSOLIDATE_REVISION, consolidate
 from hgmem_core.dense import open_faiss, to_faiss
@@ -50,7 +50,7 @@ from pipelines.imports import ImportedPart
 from pipelines.runner import Produced, Runner, Stage
 from pipelines.skill_stages import SKILL_STAGES, SkillBuild
 from pipelines.spill import RowKind
-from pipelines.steps import Answers, Asking, Encoding, StageSteps, Steps, Tables, Texts, answered, produced
+from pipelines.steps import Answers, Asking, Encoding, Made, StageSteps, Steps, Tables, Texts, answered, produced
 from pipelines.store import DamagedOutput, Output, Payload
 from pipelines.tuned_vectors import Tuned
 
@@ -63,6 +63,7 @@ PROMPTS: Mapping[LlmStage, Prompt] = MappingProxyType(
         "relate": relate_llm.PROMPT,
         "decompose": skills_llm.DECOMPOSE,
         "skills": skills_llm.DISTIL,
+        "evolve": skill_merge_llm.MERGE,
     }
 )
 """Of the stages that a language model takes part in."""
@@ -367,7 +368,7 @@ def index_of_bucket(
     parts: Sequence[ImportedPart],
     answers: Answers,
 ) -> dict[str, Output]:
-    """Build a bucket and return its indexes; what turns out damaged on the way is removed and made again.
+    """Build a bucket and return its indexes; see `made_of`.
 
     Args:
         runner: Of the bucket.
@@ -380,16 +381,27 @@ def index_of_bucket(
     Returns:
         By stage: `index` if the bucket has messages, `index_skills` if it has runs of agents.
     """
+    return made_of(runner, lambda: _every_stage(runner, config, encoder, tuned, parts), answers)
+
+
+def made_of(runner: Runner, begin: Callable[[], Steps[Made]], answers: Answers) -> Made:
+    """Return what steps on a bucket make; what turns out damaged on the way is removed and made again.
+
+    Args:
+        runner: Of the bucket.
+        begin: Begins the steps.
+        answers: Returns vectors of texts and replies to requests.
+    """
     removed: Counter[Path] = Counter()
     while True:
-        steps = _every_stage(runner, config, encoder, tuned, parts)
+        steps = begin()
         try:
             waiting = next(steps)
             while True:
                 waiting = steps.send(answered(answers, waiting))
         except StopIteration as done:
-            indexes: dict[str, Output] = done.value
-            return indexes
+            made: Made = done.value
+            return made
         except DamagedOutput as error:
             removed[error.folder] += 1
             if removed[error.folder] > _MOST_REMOVALS:  # a disk that does not keep what is written

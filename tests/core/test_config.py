@@ -29,6 +29,7 @@ def test_the_last_override_wins_and_reaches_into_lists():
         ("[[inputs]]\nformat = 'jsonl'\npaths = []", [], r"^inputs\.0\.paths: "),
         ("[[inputs]]\nformat = 'csv'\npaths = ['a']", [], r"^inputs\.0: namespace is missing"),
         ("[propagate]\nweight = 0.0", [], r"^propagate\.weight: .*greater than 0"),
+        ("[skills.evolution]\nprune_below = 1.5", [], r"^skills\.evolution\.prune_below: .*less than or equal to 1"),
         ("", ["retrieve.k"], "an override is written a.b=value"),
         ("", ["nowhere.k=1"], r"^nowhere: unknown key"),
         ("", ["store.root.deep=1"], r"store\.root"),

@@ -1,28 +1,30 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hgmem_core.config import EvolutionConfig
 from hgmem_core.ids import skill_id
 from hgmem_core.schemas import DECISION
 from hgmem_core.skill_cooccurrence import co_occurrence, propagate_skills, weighted
 from hgmem_core.skill_evolution import (
     AS_PUBLISHED,
     MOST_ALIASES,
-    TEXT_CHARS,
-    EvolutionRule,
     SkillText,
     apply_evolution,
     joined_text,
     plan_evolution,
 )
+from hgmem_core.skill_texts import TEXT_CHARS
 from hgmem_core.skill_utility import StepRange
 from tests.core.skill_graphs import graph
 
-RULE = EvolutionRule(most_pruned=1.0, most_merged=1.0)
+RULE = EvolutionConfig(most_pruned=1.0, most_merged=1.0)
 STEPS = StepRange(np.array(0.0), np.array(10.0))
+
+
+def changed(rule, **settings):
+    return EvolutionConfig.model_validate({**rule.model_dump(), **settings})
 
 
 def evolve(own, rule=RULE, texts=None):
@@ -139,7 +141,7 @@ def test_a_utility_of_exactly_the_threshold_is_kept_and_few_runs_do_not_judge():
 def test_a_cycle_prunes_no_more_than_its_share_the_worst_first():
     bad = {"a": (3, 0.1), "b": (3, 0.05), "c": (9, 0.05), "d": (3, 0.1)}
     own = graph({"r1": {"skills": bad}}, {name: {"shown": n, "utility": u} for name, (n, u) in bad.items()})
-    evolved = evolve(own, replace(RULE, most_pruned=0.5))
+    evolved = evolve(own, changed(RULE, most_pruned=0.5))
     assert ids(evolved.tables.skills) == ["a", "d"]
     assert decided(evolved, "decision", "node_id") == [("keep", "a"), ("keep", "d"), ("prune", "b"), ("prune", "c")]
     assert all(
@@ -172,7 +174,7 @@ def two(**changes):
 def test_similar_skills_become_one_with_all_that_they_had():
     evolved = evolve(two())
     (merged,) = evolved.tables.skills.to_pylist()
-    assert (merged["name"], merged["text"]) == ("name of a", "text of a")
+    assert (merged["name"], merged["text"]) == ("name of a", "text of a text of b")
     assert merged["aliases"] == ["older", "name of b", "other"]
     new = merged["skill_id"]
     assert members(evolved.tables) == [("r1", new), ("r2", new), ("r3", new), ("r3", "u")]
@@ -199,7 +201,8 @@ def test_a_merged_skill_that_keeps_its_text_keeps_its_id_and_its_vector():
     text = {"name": "look", "text": "look first"}
     name = skill_id("n", "positive", "look", "look first")
     own = graph(
-        {"r": {"skills": ["b", name]}}, {name: {**SIMILAR[0], **text, "shown": 1, "utility": 1.0}, "b": SIMILAR[1]}
+        {"r": {"skills": ["b", name]}},
+        {name: {**SIMILAR[0], **text, "shown": 1, "utility": 1.0}, "b": {**SIMILAR[1], "text": "Look first"}},
     )
     evolved = evolve(own)
     assert (ids(evolved.tables.skills), evolved.unembedded) == ([name], ())
@@ -214,7 +217,10 @@ def test_a_merged_skill_that_keeps_its_text_keeps_its_id_and_its_vector():
 def test_texts_told_apart_and_texts_of_another_skill_do_not_merge():
     taken = skill_id("n", "positive", "third", "of its own")
     own = two(**{taken: {"name": "third", "text": "of its own", "vector": (0, 0, 1)}})
-    for text, reason in ((None, "told apart"), (SkillText("third", "of its own", ()), f"that of skill {taken}")):
+    for text, reason in (
+        ("too long for one text", "too long for one text"),
+        (SkillText("third", "of its own", ()), f"that of skill {taken}"),
+    ):
         evolved = evolve(own, texts=[text])
         assert evolved.tables.skills.equals(own.tables.skills)
         assert members(evolved.tables) == members(own.tables)
@@ -257,11 +263,11 @@ COMPLEMENTS = graph(
 
 
 def test_skills_that_go_together_are_merged_as_published_and_kept_apart_by_their_own_vectors():
-    loose = replace(AS_PUBLISHED, restart=0.2)
+    loose = changed(AS_PUBLISHED, restart=0.2)
     merged = evolve(COMPLEMENTS, loose)
     assert merged.tables.skills.num_rows == 1
     assert decided(merged, "similarity", "raw_similarity")[0] == (pytest.approx(0.92, abs=0.005), 0.0)
-    kept = evolve(COMPLEMENTS, replace(loose, raw_floor=0.6))
+    kept = evolve(COMPLEMENTS, changed(loose, raw_floor=0.6))
     assert ids(kept.tables.skills) == ["search", "verify"]
     assert decided(kept, "decision", "node_id", "other_id", "reason") == [
         ("keep", "search", "verify", "their own vectors are less similar than 0.6")
@@ -286,7 +292,7 @@ def test_each_skill_is_merged_once_a_cycle_the_most_similar_first():
 def test_equally_similar_pairs_go_by_their_ids_and_a_cycle_has_its_share():
     skills = {name: {"vector": (1, 0, 0)} for name in "abcdef"}
     own = graph({f"r{name}": {"skills": [name]} for name in skills}, skills)
-    evolved = evolve(own, replace(RULE, most_merged=1 / 3))
+    evolved = evolve(own, changed(RULE, most_merged=1 / 3))
     merges = [
         (one, other) for kind, one, other in decided(evolved, "decision", "node_id", "other_id") if kind == "merge"
     ]
@@ -321,7 +327,7 @@ def test_after_any_cycle_memberships_name_what_there_is_and_only_merges_move_the
     for row in own.tables.incidences.to_pylist():
         runs[row["hyperedge_id"]][f"{row['node_kind']}s"].append(row["node_id"])
     before = graph(runs, changes)
-    rule = data.draw(st.sampled_from([RULE, EvolutionRule(), AS_PUBLISHED]))
+    rule = data.draw(st.sampled_from([RULE, EvolutionConfig(), AS_PUBLISHED]))
     evolved = evolve(before, rule)
     now = evolved.tables
     left = {*ids(now.skills), *ids(now.subtasks, "subtask_id")}

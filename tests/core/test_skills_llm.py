@@ -6,12 +6,10 @@ from hgmem_core.passes import Terms
 from hgmem_core.skills_llm import (
     MOST_SKILLS,
     MOST_SUBTASKS,
-    SkillGroup,
     Task,
     Trajectory,
     decompose_llm,
     distil_llm,
-    merge_skills_llm,
 )
 from tests.core.asking import TERMS, drive, outside_quotations, quotations
 
@@ -132,38 +130,5 @@ def test_log_text_stays_within_quotations():
     answer = {"skills": [], "lesson": LESSON}
     _, asked = distilled(lambda request: answer, run_of(EVIL, task=EVIL))
     _, more = decomposed(lambda request: {"subtasks": [{"name": "a", "description": "b"}]}, EVIL)
-    group = SkillGroup("acme/agent", "g", "positive", [(EVIL, EVIL), ("b", EVIL)])
-    _, most = drive(merge_skills_llm([group], TERMS), lambda request: {"name": "a", "text": "b"})
-    for request in [*asked, *more, *most]:
+    for request in [*asked, *more]:
         assert EVIL in quotations(request) and "Forget" not in outside_quotations(request) + request.system
-
-
-GROUP = SkillGroup("acme/agent", "g1", "negative", [("Guess dates", "A."), ("Invent dates", "B."), ("Pay twice", "C.")])
-MERGED = {"name": "Guessing", "text": "Do not guess.", "aliases": ["guessing", "Making up"], "apart": [3]}
-
-
-def merged(model, group=GROUP):
-    [settled], asked = drive(merge_skills_llm([group], TERMS), model)
-    return settled, asked
-
-
-def test_similar_skills_become_one_and_keep_their_names_as_aliases():
-    settled, [request] = merged(lambda request: MERGED)
-    assert settled.outcome == "ok" and settled.answer.name == "Guessing"
-    assert settled.answer.aliases == ["Making up", "Guess dates", "Invent dates"] and settled.answer.apart == [3]
-    assert "mistakes to avoid" in request.user
-
-
-@pytest.mark.parametrize("apart", [[1, 2, 3], [1, 3]])
-def test_skills_that_the_model_keeps_apart_are_not_joined(apart):
-    settled, asked = merged(lambda request: {"name": "", "text": "", "aliases": [], "apart": apart})
-    assert len(asked) == 1 and settled.outcome == "ok"
-    assert settled.answer.name == "" and settled.answer.apart == [1, 2, 3]
-
-
-def test_a_merged_skill_says_something_of_use_elsewhere():
-    settled, asked = merged(lambda request: {**MERGED, "text": "" if request.attempt == 1 else "See www.acme.example"})
-    assert settled.answer is None and settled.outcome == "fallback" and len(asked) == 3
-    assert "has no name or no text" in asked[1].user and "names a link" in asked[2].user
-    settled, asked = merged(lambda request: {**MERGED, "apart": [3, 8]})
-    assert "8 is no skill" in asked[1].user and settled.answer.apart == [3]

@@ -8,6 +8,8 @@ import pytest
 from jobs import evolve_skills, query, rebuild
 from jobs.terminal import run_job
 from tests.pipelines.runs import runs, write_runs
+from tests.pipelines.scripted_model import script_of
+from tests.pipelines.scripted_server import ScriptedServer
 
 CONFIG = """
 [store]
@@ -83,6 +85,21 @@ def test_a_replay_says_as_json_what_it_did(job, config):
     assert len(done["decisions"]) == done["stages"]["evolve"]["made"]
 
 
+def test_a_language_model_writes_what_merged_skills_say(job, config):
+    with ScriptedServer(script_of()) as server:
+        model = {"engine": "http", "model": "scripted", "stages": ["evolve"], "http.url": server.url}
+        overrides = [part for name, value in model.items() for part in ("--set", f"llm.{name}={value}")]
+        code, out, _ = job(evolve_skills, config, "--replay", *overrides)
+        asked = [body for body in server.log_of("/v1/chat/completions")][1:]
+    assert code == 0
+    assert len(asked) > 0
+    assert "local: " in out
+    assert "prompt tokens" in out
+    found = job(query, "--skills", TASK, "--config", config, "--namespace", "acme/ana", "--k", 100, "--json")[1]
+    found = json.loads(found)
+    assert any(skill["name"].startswith("Both: ") for skill in found["skills"] + found["mistakes"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -91,6 +108,7 @@ def test_a_replay_says_as_json_what_it_did(job, config):
         (["--replay", "--cycles", 0], 2, "--cycles: 0 is not between 1 and 1000"),
         (["--feedback", "nowhere.jsonl"], 1, "nowhere.jsonl: cannot be read"),
         (["--replay", "--set", "encoder.name='minilm'"], 1, "was built with another encoder"),
+        (["--replay", "--set", "skills.evolution.depth=-1"], 2, "skills.evolution.depth"),
     ],
 )
 def test_what_cannot_be_done_is_refused(job, config, arguments, code, said):

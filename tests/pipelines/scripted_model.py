@@ -19,6 +19,7 @@ _LINE = re.compile(
     r"^\[(\d+)\] (?:\d\d:\d\d )?(?:([^\":]+|\"(?:[^\"\\]|\\.)*\"): )?(\"(?:[^\"\\]|\\.)*\")$", re.MULTILINE
 )
 _FOUND = re.compile(r"^(\d+): (\"(?:[^\"\\]|\\.)*\")$", re.MULTILINE)
+_SKILL = re.compile(r"^\d+\. (\"(?:[^\"\\]|\\.)*\"): (\"(?:[^\"\\]|\\.)*\")$", re.MULTILINE)
 _NUMBER = re.compile(r"^(\d+)\. ", re.MULTILINE)
 _SMALL_TALK = re.compile(r"\W*(?:hi|hello|thanks|thank you|bye|ok|okay|wow|yeah)\b.{0,20}", re.IGNORECASE)
 
@@ -108,6 +109,11 @@ def _skill(user):
     return {"skills": [skill], "lesson": "It was decided by whether the thing came to its place."}
 
 
+def _one_skill(user):
+    (name, text), (_, other) = [(json.loads(name), json.loads(text)) for name, text in _SKILL.findall(user)]
+    return {"name": f"Both: {name}"[:80], "text": f"{text} Or: {other}"[:500], "aliases": ["either"], "apart": []}
+
+
 def _door(user):
     return {"colour": "green", "state": {"is_open": False, "is_locked": True}}
 
@@ -120,6 +126,7 @@ _ANSWERS = {
     "TopicAnswer": _topic,
     "Decomposition": _plan,
     "Distillation": _skill,
+    "MergedSkill": _one_skill,
     "Door": _door,
 }
 

@@ -16,9 +16,13 @@ from pipelines.log_files import LogFileError
 from pipelines.preflight import PreflightError
 from pipelines.progress import Silent
 from pipelines.ray_engine import RayEngine, ray_engine
+from pipelines.skill_evolve import evolve_skills
+from pipelines.static import StaticEncoder
 from pipelines.store import DamagedOutput, Store
-from tests.pipelines.logs import config_of, files_of, rows, run, write_jsonl
+from tests.pipelines.llm_marks import WORDPIECE
+from tests.pipelines.logs import NOW, config_of, files_of, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_config, write_runs
+from tests.pipelines.scripted_model import ScriptedChat
 from tests.pipelines.survival import MOMENTS, survive_kills, survive_losses
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("local_ray")]
@@ -65,6 +69,23 @@ def test_both_engines_learn_equal_skills(tmp_path):
         assert done.built.report.outcomes["index_skills"] == {"ok": 84}
         assert list((tmp_path / name).glob("pieces/*")) == []
     assert files_of(tmp_path / "local") == files_of(tmp_path / "ray")
+
+
+def test_both_engines_evolve_equal_skills(tmp_path):
+    log = write_runs(tmp_path / "runs.jsonl", runs(USERS[:4]))
+    for name in ("local", "ray"):
+        run(runs_config(tmp_path / name, log, buckets=3))
+        model = {"engine": "http", "model": "scripted", "tokenizer": str(WORDPIECE), "stages": ["evolve"]}
+        settings = runs_config(tmp_path / name, log, run={"engine": name}, llm=model)
+        done = evolve_skills(settings, StaticEncoder(), None, 2, NOW, Silent(), ScriptedChat())
+        assert (done.engine.name, done.merged > 4, len(done.decisions) > 1) == (name, True, True)
+        assert done.report.spent["evolve"].calls > 4
+        assert list((tmp_path / name).glob("pieces/*")) == []
+    assert evolved_files(tmp_path / "local") == evolved_files(tmp_path / "ray")
+
+
+def evolved_files(root):
+    return {name: content for name, content in files_of(root).items() if not name.startswith("calls/")}
 
 
 def test_the_error_of_a_worker_is_raised_as_it_is():

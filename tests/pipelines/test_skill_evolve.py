@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from hgmem_core.config import ConfigError, SkillsConfig
+from hgmem_core.config import ConfigError, EvolutionConfig, SkillsConfig
 from hgmem_core.skill_index import SKILL_TABLES
 from pipelines.feedback_files import read_feedback
 from pipelines.lease import LeaseHeld, hold_lease
@@ -20,6 +20,7 @@ from pipelines.store import Store, StoreError
 from pipelines.versions import current_version, open_version, point_to
 from tests.pipelines.logs import COLUMNS, NOW, config_of, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_config, write_runs
+from tests.pipelines.test_skill_build import outcomes_of
 
 ANA, BO = "acme/ana", "acme/bo"
 TASK = "Put a hot fork on the table"
@@ -89,6 +90,7 @@ def test_a_skill_that_only_failed_is_pruned_and_no_longer_found(config, store, g
     assert gone not in {skill.skill_id for skill in (*found.skills, *found.mistakes)}
     row = next(row for row in decisions_of(done) if row["decision"] == "prune")
     assert (row["node_id"], row["shown"], row["cycle"]) == (gone, 4, 0)
+    assert outcomes_of(store, "evolve")[gone] == ("empty", row["reason"])
 
 
 def test_counts_are_those_of_the_feedback(config, graphs, told):
@@ -120,7 +122,9 @@ def test_a_replay_judges_and_merges_and_its_counts_add_up(config, store):
     version = open_version(store)
     assert version.manifest["skills"]["skills"] == done.after
     assert sum(done.report.outcomes["evolve"].values()) == judged
-    assert done.report.outcomes["evolve"]["empty"] == done.before - done.after + done.pruned_subtasks
+    merged = [row for row in outcomes_of(store, "evolve").values() if "merged into" in (row[1] or "")]
+    assert len(merged) > done.merged
+    assert done.report.outcomes["evolve"] == {"ok": judged}
     assert done.feedback["ok"] > 0
     assert done.feedback["empty"] == done.feedback["rejected"] == 0
     assert version.manifest["outcomes"]["feedback"] == done.feedback
@@ -147,6 +151,45 @@ def test_the_manifest_says_how_it_was_made(config, store, graphs, told):
     differing = {name for name in new.manifest if new.manifest[name] != old.manifest.get(name)}
     assert differing == {"version", "checksum", "skills", "outcomes"}
     assert any(path.endswith("decisions.parquet") for path in new.verify())
+
+
+def test_the_rule_is_a_setting_and_part_of_the_version(config, store, graphs, told):
+    learnt = current_version(store)[1]
+    skill = ids_of(graphs()[ANA])[0]
+    # Two successes in three, so its utility is at least 0.7 * 2 / 3.
+    feedback = told(
+        (ANA, "q1", skill, "failure", 4), (ANA, "q2", skill, "success", 4), (ANA, "q3", skill, "success", 4)
+    )
+    versions = {}
+    for name, rule in {
+        "default": {},
+        "strict": {"prune_below": 0.99, "fewest_shown": 3},
+        "strict, later": {"prune_below": 0.99, "fewest_shown": 4},
+        "apart": {"most_merged": 0.0},
+    }.items():
+        point_to(store, learnt)
+        settings = config.skills.model_copy(update={"evolution": EvolutionConfig(**rule)})
+        done = evolved(config.model_copy(update={"skills": settings}), feedback)
+        about = open_version(store).manifest["skills"]["evolved"]["rule"]
+        assert about == EvolutionConfig(**rule).model_dump()
+        versions[name] = done.version, done.pruned, done.merged > 0
+    assert {name: told[1:] for name, told in versions.items()} == {
+        "default": (0, True), "strict": (1, True), "strict, later": (0, True), "apart": (0, False),
+    }  # fmt: skip
+    assert len({version for version, *_ in versions.values()}) == 4
+
+
+def test_to_fail_fast_is_no_merit_where_only_successes_count(config, store, graphs, told):
+    learnt, (fast, slow) = current_version(store)[1], ids_of(graphs()[ANA])[:2]
+    shown = [(ANA, f"q{number}", fast, "failure", 2) for number in range(4)]
+    feedback = told(*shown, (ANA, "q8", slow, "failure", 20), (ANA, "q9", slow, "success", 20))
+    gone = {}
+    for successes_only in (False, True):
+        point_to(store, learnt)
+        rule = EvolutionConfig(successes_only=successes_only, most_merged=0.0)
+        evolved(config.model_copy(update={"skills": config.skills.model_copy(update={"evolution": rule})}), feedback)
+        gone[successes_only] = fast not in ids_of(graphs()[ANA])
+    assert gone == {False: False, True: True}
 
 
 def test_the_turns_are_those_of_the_version_before(tmp_path):
