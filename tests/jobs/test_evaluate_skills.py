@@ -120,7 +120,8 @@ def test_each_format_is_a_dataset_with_recipes_beside_controls(tmp_path, capsys)
     result = evaluated(tmp_path, folder, "--recipes", "skills/full,skills/dense,skills/bm25", *STATIC)
     assert list(result["datasets"]) == ["alfworld", "intercode/ic_sql", "tau_bench_airline", "trajectories"]
     assert result["warnings"] == ["intercode/ic_bash: no later task that an agent solved; nothing is measured"]
-    controls = ["dense, filled", "lessons, filled", "skills/full, without lessons", "random", "random, with lessons"]
+    controls = ["dense, filled", "lessons, filled", "lessons, covering", "skills/full, without lessons"]
+    controls += ["random", "random, with lessons"]
     systems = [row["system"] for row in result["results"] if row["dataset"] == "tau_bench_airline"]
     assert systems == ["skills/full", "skills/dense", "skills/bm25", *controls]
     counts = result["datasets"]["tau_bench_airline"]

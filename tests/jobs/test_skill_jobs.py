@@ -78,7 +78,7 @@ def test_what_was_found_is_printed_with_where_it_is_from(job, asked):
     assert titles == sorted(titles)
     assert "4 of 4 runs succeeded; from heat-egg, heat-pan" in out
     assert "failure  heat-mug" in out
-    assert "recipe skills/full" in lines[-1]
+    assert "recipe skills/covering" in lines[-1]
 
 
 def test_the_recipe_and_the_number_of_skills_are_arguments(job, asked):
@@ -95,7 +95,8 @@ def test_the_recipe_and_the_number_of_skills_are_arguments(job, asked):
 def test_a_context_for_a_prompt(job, asked):
     code, out, _ = job(query, *asked, "--context-tokens", 200)
     assert code == 0
-    assert "## Relevant Skills\n- go to, take from, put in/on: When the task is about" in out
+    assert "## Past Experience\n- [success] What worked: `go to <object>`" in out
+    assert "## Mistakes to Avoid\n- " in out
     found = json.loads(job(query, *asked, "--context-tokens", 200, "--json")[1])
     assert 0 < found["context_tokens"] <= 200
 
