@@ -326,7 +326,7 @@ def _evolution(held_out: _HeldOut, encoder: Encoder, cycles: int, config: Config
     rule, batch_size = EvolutionRule(), config.encoder.batch_size
     full = find_skill_recipe("skills/full")
     assert isinstance(full, DualPath)
-    before = with_replayed_utilities(held_out.graph, encoder, full, rule.utility, batch_size)
+    before = with_replayed_utilities(held_out.graph, encoder, full, rule.utility)
     after, decisions = evolve(before, encoder, rule, cycles, batch_size)
     count, left = before.hypergraph.n_skills, after.hypergraph.n_skills
     rng = np.random.default_rng(RANDOM_SEED)
