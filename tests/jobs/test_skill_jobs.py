@@ -106,6 +106,29 @@ def test_nothing_found_says_why(job, asked):
     assert "nothing found: unknown_namespace" in job(query, *arguments)[1]
 
 
+def test_several_namespaces_and_libraries_are_asked_at_once(job, config, asked, tmp_path):
+    found = json.loads(job(query, *asked, "--namespace", "acme/bo", "--json")[1])
+    assert found["namespaces"] == ["acme/ana", "acme/bo"]
+    assert {skill["namespace"] for skill in found["skills"]} == {"acme/ana", "acme/bo"}
+    assert [step["subtask_id"] for step in found["subtasks"]]
+    assert found["plan"] == [TASK]
+    assert "acme/bo heat-egg" in job(query, *asked, "--namespace", "acme/bo")[1]
+    assert "acme/ana heat-egg" not in job(query, *asked)[1]
+    with config.open("a") as text:
+        text.write('[skills]\nlibraries = ["acme/bo", "acme/nobody"]\n')
+    found = json.loads(job(query, *asked, "--config", config, "--json")[1])
+    assert found["namespaces"] == ["acme/ana", "acme/bo"]
+    code, _, err = job(query, "Who?", "--store", tmp_path / "store", "--namespace", "a", "--namespace", "b")
+    assert (code, "a QUESTION is asked of one namespace" in err) == (2, True)
+    code, _, err = job(query, *asked, *(part for number in range(8) for part in ("--namespace", f"a/{number}")))
+    assert (code, "--namespace: 9 namespaces are asked for skills; name 1 to 8" in err) == (2, True)
+
+
+def test_a_library_that_is_no_namespace_is_refused(job, asked):
+    code, _, err = job(query, *asked, "--set", 'skills.libraries=["acme//x"]')
+    assert (code, "skills.libraries" in err, "segment is empty" in err) == (2, True, True)
+
+
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
