@@ -122,6 +122,12 @@ def test_a_context_begins_with_a_mistake_and_what_most_runs_did_for_a_token():
     assert "`shut`" not in context("turns", 20, ACTIONS).text
 
 
+def test_short_lines_go_before_a_long_one_that_says_the_same():
+    lessons = ["`open` `close` and so on and on and on and on", "`open`", "`close`"]
+    own = graph({f"r{place}": {"vector": (9, place, 0), "lesson": lesson} for place, lesson in enumerate(lessons)})
+    assert context("actions", 18, own).text == "## Past Experience\n- [success] `open`\n- [success] `close`"
+
+
 def test_a_context_with_room_for_all_leaves_nothing_out_however_it_is_filled():
     one, other = (context(fill, 1_000, ACTIONS) for fill in ("turns", "actions"))
     assert sorted(one.text.splitlines()) == sorted(other.text.splitlines())

@@ -27,6 +27,7 @@ from tests.pipelines.llm_marks import WORDPIECE
 from tests.pipelines.logs import COLUMNS, NOW, config_of, files_of, import_only, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_config, runs_input, write_runs
 from tests.pipelines.scripted_model import ScriptedChat
+from tests.pipelines.scripted_server import ScriptedServer
 from tests.pipelines.test_damage import LATER, damage
 from tests.pipelines.test_incremental import ABOUT, manifest_of
 
@@ -386,6 +387,20 @@ def test_nothing_to_find_has_a_reason(retriever):
     assert retriever.skills("acme/ana", "xylophone", SkillsConfig(recipe="skills/bm25")).reason == "no_match"
     with pytest.raises(ValueError, match="the namespace is empty"):
         retriever.skills("", TASK)
+
+
+def test_tasks_and_plans_are_queries_to_an_encoder_that_tells_queries_from_documents(tmp_path):
+    with ScriptedServer(models={"scripted": None}) as server:
+        http = {"url": server.url, "retries": 1, "give_up_minutes": 0.0}
+        encoder = {"name": "http", "model": "scripted", "http": http}
+        prefixes = {"query_prefix": "query: ", "document_prefix": "passage: "}
+        log = write_runs(tmp_path / "runs.jsonl", runs(("ana",))[:4])
+        run(runs_config(tmp_path / "store", log, encoder={**encoder, **prefixes}))
+        sent = [text for request in server.log_of("/v1/embeddings")[1:] for text in request.body["input"]]
+    task = "Put a hot egg on the table for ana."
+    step = task.removesuffix(".")  # the whole plan is this one
+    counts = {text: sent.count(text) for text in sent if text.endswith((task, step))}
+    assert counts == {f"query: {task}": 1, f"query: {step}": 1, f"passage: {step}": 1}
 
 
 # Several namespaces.
