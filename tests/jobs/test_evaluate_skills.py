@@ -231,7 +231,7 @@ def test_an_unknown_recipe_is_named_before_anything_is_read(tmp_path):
 def test_the_full_recipe_covers_more_than_nearest_skills_and_chance_on_real_logs(tmp_path):
     """And a cycle of evolution takes a fifth of the skills, at less loss than chance where skills stand alone."""
     data = Path(os.environ["HGMEM_DATA"]) / "trajectories"
-    result = evaluated(tmp_path, data, "--recipes", "skills/full,skills/dense")
+    result = evaluated(tmp_path, data, "--recipes", "skills/full,skills/covering,skills/dense")
     wins = {
         other: {
             row["dataset"]
@@ -242,6 +242,16 @@ def test_the_full_recipe_covers_more_than_nearest_skills_and_chance_on_real_logs
     }
     assert {"alfworld", "intercode/ic_sql", "tau_bench_airline"} <= wins["skills/dense"]
     assert {"alfworld", "intercode/ic_sql"} <= wins["random"]
+    more, less = (
+        {
+            row["dataset"]
+            for row in result["skill_differences"]
+            if row["metric"] == "coverage@500t" and row["system"] == "skills/covering" and sign * row["ci95"][end] > 0
+        }
+        for sign, end in ((1, 0), (-1, 1))
+    )
+    assert {"intercode/ic_sql", "tau_bench_airline"} <= more
+    assert less == set()
     for row in result["evolution"]:
         if row["dataset"] != "intercode/ic_bash":
             assert row["removed_share"] >= 0.2
