@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from hgmem_core.ids import check_namespace
 
 Format = Literal["parquet", "jsonl", "csv", "openai", "locomo", "hotpotqa", "musique"]
 TrajectoryFormat = Literal["tau-bench", "intercode", "alfworld", "trajectories"]
@@ -349,7 +351,7 @@ class SkillsConfig(Section):
 
     same_from: Annotated[float, Field(ge=0.0, le=1.0)] = 0.9
     """The cosine from which two skills of a polarity are one."""
-    recipe: str = "skills/full"
+    recipe: str = "skills/covering"
     subtasks: Annotated[int, Field(ge=0, le=1_000)] = 0
     """Subtasks nearest to the plan; like the next two, 0 leaves what the recipe says, and what a recipe leaves out
     stays out."""
@@ -359,6 +361,8 @@ class SkillsConfig(Section):
     """Skills and mistakes that are shown, together."""
     context_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     """Of the text for a prompt."""
+    libraries: Annotated[list[Annotated[str, AfterValidator(check_namespace)]], Field(max_length=8)] = []
+    """Namespaces that are asked beside those that a query names, as far as the asker may read them."""
     evolution: EvolutionConfig = EvolutionConfig()
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from hgmem_core.encoding import Encoder, Vectors, encode_documents
+from hgmem_core.encoding import Encoder, Vectors, encode_runs
 from hgmem_core.heads import Heads
 from hgmem_core.schemas import OUTCOME, conform, embedding_schema, namespace_ranges
 from hgmem_core.summarise import shorten
@@ -80,17 +80,21 @@ def embed_nodes(
     return embedding_rows(level, nodes, encode_by_namespace(nodes, texts, encoder, batch_size))
 
 
-def encode_by_namespace(nodes: pa.Table, texts: Sequence[str], encoder: Encoder, batch_size: int) -> Vectors:
-    """Return the vector of every node's text, float32 `[n, dimension]`; see `hgmem_core.encoding.encode_documents`.
+def encode_by_namespace(
+    nodes: pa.Table, texts: Sequence[str], encoder: Encoder, batch_size: int, as_queries: bool = False
+) -> Vectors:
+    """Return the vector of every node's text, float32 `[n, dimension]`; see `hgmem_core.encoding.encode_runs`.
 
     Args:
         nodes: Sorted by namespace.
         texts: What stands for each.
         encoder: Makes the vectors; it sees the texts of one namespace at a time, unless it makes its own batches.
         batch_size: Pieces of text in one batch.
+        as_queries: Whether others are searched with them, and they themselves are not.
     """
     bounds = [0, *(stop for _, _, stop in namespace_ranges(nodes))]
-    return encode_documents(encoder, texts, bounds, batch_size)
+    prefix = encoder.identity.prefix if as_queries else encoder.identity.document_prefix
+    return encode_runs(encoder, texts, bounds, batch_size, prefix)
 
 
 def embedding_rows(

@@ -94,16 +94,21 @@ def encode_queries(encoder: Encoder, texts: Sequence[str]) -> Vectors:
 
 
 def encode_documents(encoder: Encoder, texts: Sequence[str], bounds: Sequence[int], batch_size: int) -> Vectors:
-    """Return the vectors of texts that are searched, float32 `[len(texts), dimension]`; see `encode_texts`.
+    """Return the vectors of texts that are searched, float32 `[len(texts), dimension]`; see `encode_runs`."""
+    return encode_runs(encoder, texts, bounds, batch_size, encoder.identity.document_prefix)
+
+
+def encode_runs(encoder: Encoder, texts: Sequence[str], bounds: Sequence[int], batch_size: int, prefix: str) -> Vectors:
+    """Return the vectors of texts, float32 `[len(texts), dimension]`; see `encode_texts`.
 
     Args:
         encoder: Sees each run by itself, unless it makes its own batches.
         texts: In order.
         bounds: Where each run begins, and the end.
         batch_size: Pieces of text in one batch.
+        prefix: Put before each piece.
     """
     runs = pairwise([0, len(texts)] if encoder.makes_batches else bounds)
-    prefix = encoder.identity.document_prefix
     parts = [encode_texts(encoder, texts[start:stop], batch_size, prefix) for start, stop in runs]
     return np.concatenate([np.zeros((0, encoder.identity.dimension), np.float32), *parts])
 

@@ -1,10 +1,13 @@
-"""Named ways to retrieve skills: HyperSkill's as published, its ablations, deviations, and flat baselines."""
+"""Named ways to retrieve skills: HyperSkill's as published, its ablations, deviations, our own, and flat baselines."""
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
 from hgmem_core.recipes import RecipeError
+
+Fill = Literal["turns", "actions"]
+"""How a context is filled: see `hgmem_core.skill_context`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class DualPath:
             its nodes of which one is a skill (not in the paper). A subtask then leads to its own pairs alone; the k_e
             nearest edges are pairs, as near as their run, those of one run with its subtasks first and then by id;
             κ counts pairs, two runs with the same pair counting once.
+        fill: `turns` as published. With `actions` (not in the paper) a context says as much of what the retrieved runs
+            did as it has tokens for, and the best mistake is always among the skills that are kept.
     """
 
     name: str
@@ -33,6 +38,7 @@ class DualPath:
     skills: int = 5
     weight: Literal["count", "utility", "degree"] = "count"
     edges: Literal["hyper", "pairs"] = "hyper"
+    fill: Fill = "turns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +50,14 @@ class FlatSkills:
         kind: By `dense` cosine with the task, or by `bm25` scores, where a skill of score 0 is not found.
         skills: How many are kept.
         trajectories: Of how many runs, by the cosine of their text with the task, the lessons come along.
+        fill: As for `DualPath`.
     """
 
     name: str
     kind: Literal["dense", "bm25"]
     skills: int = 5
     trajectories: int = 0
+    fill: Fill = "turns"
 
 
 SkillRecipe = DualPath | FlatSkills
@@ -62,6 +70,8 @@ SKILL_RECIPES: MappingProxyType[str, SkillRecipe] = MappingProxyType(
             DualPath("skills/full:utility", weight="utility"),
             DualPath("skills/full:degree", weight="degree"),
             DualPath("skills/full:wide", trajectories=25),
+            # More runs than fit: the context takes of them what adds most for a token.
+            DualPath("skills/covering", trajectories=25, fill="actions"),
             # The paper's ablation drops plan, both paths and κ together; lessons stay.
             FlatSkills("skills/no-hypergraph", "dense", trajectories=5),
             DualPath("skills/no-subtask", subtasks=0),
@@ -89,8 +99,8 @@ def find_skill_recipe(name: str) -> SkillRecipe:
 def with_counts(recipe: SkillRecipe, subtasks: int, trajectories: int, skills: int) -> SkillRecipe:
     """Return a recipe that takes as many of each; 0 leaves what it says, and what it leaves out stays out.
 
-    >>> with_counts(SKILL_RECIPES["skills/no-subtask"], 3, 3, 0)
-    DualPath(name='skills/no-subtask', subtasks=0, trajectories=3, skills=5, weight='count', edges='hyper')
+    >>> with_counts(SKILL_RECIPES["skills/no-hypergraph"], 3, 3, 0)
+    FlatSkills(name='skills/no-hypergraph', kind='dense', skills=5, trajectories=3, fill='turns')
     """
     runs, kept = recipe.trajectories and (trajectories or recipe.trajectories), skills or recipe.skills
     if isinstance(recipe, FlatSkills):

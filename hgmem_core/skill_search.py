@@ -188,9 +188,35 @@ def _retrieved(
         weights *= graph.skill_tally.utility[skills]
     elif recipe.weight == "degree":
         weights /= graph.hypergraph.edges_of_skill.sizes(skills)
-    ranked = best_of_each(graph.vectors.skills, tasks, (queries, skills, weights), recipe.skills)
+    wanted = recipe.skills if recipe.fill == "turns" else graph.hypergraph.n_skills
+    ranked = best_of_each(graph.vectors.skills, tasks, (queries, skills, weights), wanted)
+    if recipe.fill == "actions":
+        ranked = _with_mistakes(ranked, graph.negative, len(tasks), recipe.skills)
     runs = best_of_each(graph.vectors.trajectories, tasks, (*star, np.zeros(len(star[0]))), len(graph.hypergraph))
     return _split(len(tasks), ranked, runs, subtasks)
+
+
+def kept_places(negative: npt.NDArray[np.bool_], count: int) -> Ints:
+    """Return the first `count` places of a ranked list, the best mistake's in the place of the last if none has one.
+
+    Args:
+        negative: Which of the list are mistakes, best first.
+        count: How many are kept; one alone is the best of all.
+
+    >>> kept_places(np.array([False, False, False, True]), 2).tolist()
+    [0, 3]
+    """
+    places = np.arange(min(count, len(negative)))
+    if count > 1 and negative.any() and not negative[:count].any():
+        places[-1] = int(np.argmax(negative))
+    return places
+
+
+def _with_mistakes(ranked: Ranked, negative: npt.NDArray[np.bool_], queries: int, count: int) -> Ranked:
+    own = ranked.of_each(queries)
+    parts = [entries.start + kept_places(negative[ranked.nodes[entries]], count) for entries in own]
+    kept = np.concatenate([np.zeros(0, np.int64), *parts])
+    return Ranked(ranked.queries[kept], ranked.nodes[kept], ranked.weights[kept], ranked.cosines[kept])
 
 
 def _split(count: int, ranked: Ranked, runs: Ranked, subtasks: Ints) -> list[Retrieved]:

@@ -60,9 +60,8 @@ class Learned:
     """What runs teach.
 
     Attributes:
-        mentions: Columns `namespace`, `trajectory_id`, `polarity`, `name`, `text`: a row for each skill that a run
-            teaches; within a namespace in the time order of the runs, as `hgmem_core.skill_dedup.dedup_skills` takes
-            them.
+        mentions: Columns of `TAUGHT`, a row for each skill that a run teaches; within a namespace in the time order of
+            the runs, as `hgmem_core.skill_dedup.dedup_skills` takes them.
         lessons: LESSON.
     """
 
@@ -70,7 +69,8 @@ class Learned:
     lessons: pa.Table
 
 
-MENTION = pa.schema([(name, STRING) for name in ("namespace", "trajectory_id", "polarity", "name", "text")])
+TAUGHT = pa.schema([(name, STRING) for name in ("namespace", "trajectory_id", "polarity", "name", "text")])
+"""A skill as one run teaches it; MENTION gives it an id and a place."""
 
 
 def in_time_order(trajectories: pa.Table) -> pa.Table:
@@ -100,7 +100,7 @@ def learn_skills(trajectories: pa.Table, language: str) -> Learned:
             if lesson:
                 lessons.append({**about, "text": lesson})
     table = pa.Table.from_pylist(lessons, schema=LESSON.arrow)
-    return Learned(pa.Table.from_pylist(mentions, schema=MENTION), conform(table, LESSON))
+    return Learned(pa.Table.from_pylist(mentions, schema=TAUGHT), conform(table, LESSON))
 
 
 def plan_tasks(trajectories: pa.Table) -> tuple[pa.Table, pa.Table]:

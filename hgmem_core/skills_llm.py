@@ -15,6 +15,7 @@ from hgmem_core.fitting import batches, first_that_fits, one_line
 from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, request_of
 from hgmem_core.prompts import load_prompt, quoted
 from hgmem_core.tokens import fold
+from hgmem_core.trajectories import RunOutcome
 from hgmem_core.transcript import ends
 
 SKILLS_LLM_REVISION = 1
@@ -41,7 +42,6 @@ _SUBTASK_TOKENS, SKILL_TOKENS, LESSON_TOKENS = 40, 110, 50
 _PRIVATE = re.compile(r"https?://|\bwww\.|\S@\w+\.\w|\d{6}|#\w*\d{3}")
 
 Polarity = Literal["positive", "negative"]
-RunOutcome = Literal["success", "failure", "unknown"]
 
 
 class Subtask(BaseModel):

@@ -10,7 +10,7 @@ from hgmem_core.chat import Reply, Request
 from hgmem_core.ids import content_id
 from hgmem_core.passes import Terms, reject_rows, reject_table
 from hgmem_core.schemas import INCIDENCE, LESSON, OUTCOME, SUBTASK, conform
-from hgmem_core.skills import MENTION, in_time_order, learn_skills, plan_tasks
+from hgmem_core.skills import TAUGHT, in_time_order, learn_skills, plan_tasks
 from hgmem_core.skills_llm import Task, Trajectory, decompose_llm, distil_llm
 from hgmem_core.taught import Planned, Taught, mention_rows
 
@@ -84,7 +84,7 @@ def teach_llm(trajectories: pa.Table, language: str, terms: Terms) -> Asking[Tau
         mentions += [{**about, **skill.model_dump()} for skill in one.skills]
         lessons += [{**about, "text": one.lesson}] if one.lesson else []
     return Taught(
-        mention_rows(pa.Table.from_pylist(mentions, MENTION)),
+        mention_rows(pa.Table.from_pylist(mentions, TAUGHT)),
         conform(pa.Table.from_pylist(lessons, LESSON.arrow), LESSON),
         _outcomes("skills", runs, [(one.outcome, one.passes, one.reason) for one in distilled]),
         reject_table([row for one in distilled for row in one.rejects]),

@@ -12,7 +12,6 @@ from rich.padding import Padding
 
 from hgmem_core.abstention import Abstention
 from hgmem_core.config import PACKAGED_ENCODERS, Config, ConfigError, EncoderConfig, EncoderName
-from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
 from hgmem_core.summarise import shorten
 from jobs.terminal import add_config_arguments, console, load_config, override, run_job, write_json
@@ -21,7 +20,7 @@ from pipelines.encoders import open_encoder, tuned_vectors
 from pipelines.model_store import models_for
 from pipelines.rerankers import open_reranker
 from pipelines.retriever import Response, Retriever
-from pipelines.skill_retriever import SkillResponse
+from pipelines.skill_retriever import SkillResponse, check_asked
 from pipelines.store import Store
 from pipelines.versions import Version, open_version
 
@@ -34,7 +33,12 @@ def main(argv: Sequence[str]) -> int:
         "--skills", metavar="TASK", help="what is to be done: finds skills, mistakes and lessons for it"
     )
     parser.add_argument("--store", metavar="STORE", help="the store's root")
-    parser.add_argument("--namespace", required=True, help="whose memory is asked: exactly this one")
+    parser.add_argument(
+        "--namespace",
+        required=True,
+        action="append",
+        help="whose memory is asked: exactly this one; with --skills up to eight, each with an option of its own",
+    )
     parser.add_argument("--version", help="a version's id; without one, the current version")
     parser.add_argument("--encoder", choices=PACKAGED_ENCODERS, help="without one, the encoder that made the version")
     parser.add_argument("--recipe", help="how to retrieve, such as bm25, hybrid, default or skills/full")
@@ -52,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     config = load_config(arguments, [override("store.root", arguments.store)] if arguments.store else [])
     try:
-        check_namespace(arguments.namespace)
+        namespaces = check_asked(arguments.namespace)
     except ValueError as error:
         raise ConfigError(f"--namespace: {error}") from error
     if (arguments.question is None) == (arguments.skills is None):
@@ -63,7 +67,9 @@ def main(argv: Sequence[str]) -> int:
     if arguments.context_tokens is not None and arguments.context_tokens < 1:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
     if arguments.skills is not None:
-        return _skills(arguments, config)
+        return _skills(arguments, config, namespaces)
+    if len(namespaces) > 1:
+        raise ConfigError("--namespace: a QUESTION is asked of one namespace; several go with --skills")
     analyst = open_analyst(config)
     version = open_version(Store.open(config.store.root, config.store.cache), arguments.version)
     encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
@@ -72,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
     response = Retriever(
         version, encoder, open_reranker(config.rerank), models, tuned, config.retrieve.abstain_below, analyst
     ).search(
-        arguments.namespace,
+        namespaces[0],
         arguments.question,
         arguments.recipe or config.retrieve.recipe,
         k,
@@ -95,19 +101,22 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+_MOST_LESSONS = 10
+"""That are printed for people."""
+
 _OF_QUESTIONS = (
     "said_from", "said_until", "imported_from", "imported_until", "speaker", "session", "as_of", "explain",
 )  # fmt: skip
 
 
-def _skills(arguments: argparse.Namespace, config: Config) -> int:
+def _skills(arguments: argparse.Namespace, config: Config, namespaces: Sequence[str]) -> int:
     if any(getattr(arguments, name) for name in _OF_QUESTIONS):
         raise ConfigError("--skills takes no filter of what was said, and no --explain: leave them out")
     asked = {"recipe": arguments.recipe, "skills": arguments.k, "context_tokens": arguments.context_tokens}
     settings = config.skills.model_copy(update={name: value for name, value in asked.items() if value is not None})
     version = open_version(Store.open(config.store.root, config.store.cache), arguments.version)
     encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
-    response = Retriever(version, encoder).skills(arguments.namespace, arguments.skills, settings)
+    response = Retriever(version, encoder).skills(namespaces, arguments.skills, settings, settings.libraries)
     if arguments.json:
         write_json(response.as_dict())
     else:
@@ -176,21 +185,28 @@ def show_skills(response: SkillResponse, as_context: bool) -> None:
         for skill in skills:
             scores = f"weight {skill.weight:.4g}, cosine {skill.cosine:.3f}, γ {skill.utility:.2f}"
             went = f"{skill.succeeded} of {skill.shown} runs succeeded"
-            console.print(
-                f"[bold]{skill.rank}[/]  [bold]{escape(skill.name)}[/]  [dim]{skill.skill_id}[/]", highlight=False
-            )
+            own = f"{_whose(response, skill.namespace)}{skill.skill_id}"
+            console.print(f"[bold]{skill.rank}[/]  [bold]{escape(skill.name)}[/]  [dim]{own}[/]", highlight=False)
             console.print(Padding(escape(skill.text), (0, 0, 0, 3)), highlight=False)
             taught_by = escape(", ".join(skill.taught_by))
             console.print(Padding(f"[dim]{scores}; {went}; from {taught_by}[/]", (0, 0, 0, 3)), highlight=False)
-    if response.lessons:
+    shown = response.lessons[:_MOST_LESSONS]
+    if shown:
         console.print("[bold]lessons[/]", highlight=False)
-    for lesson in response.lessons:
-        source = escape(lesson.source_id or lesson.trajectory_id)
+    for lesson in shown:
+        source = f"{_whose(response, lesson.namespace)}{escape(lesson.source_id or lesson.trajectory_id)}"
         console.print(f"[bold]{lesson.rank}[/]  [bold]{lesson.outcome}[/]  [dim]{source}[/]", highlight=False)
         console.print(Padding(escape(lesson.text), (0, 0, 0, 3)), highlight=False)
         task = escape(shorten(lesson.task, 200))
         console.print(Padding(f"[dim]cosine {lesson.cosine:.3f}; {task}[/]", (0, 0, 0, 3)), highlight=False)
+    if len(shown) < len(response.lessons):
+        console.print(f"[dim]{len(response.lessons) - len(shown)} lessons more, with --json[/]", highlight=False)
     console.print(about, highlight=False)
+
+
+def _whose(response: SkillResponse, namespace: str) -> str:
+    """Return whose something is, where several namespaces answered."""
+    return f"{escape(namespace)} " if len(response.namespaces) > 1 else ""
 
 
 def _told(abstention: Abstention) -> str:

@@ -82,7 +82,8 @@ class _Answers:
         for texts in waiting:
             tuned = self._tuned
             encoder = self._encoder if tuned is None or texts.stage != TUNED_STAGE else tuned.encoder()
-            vectors.append(encode_by_namespace(texts.nodes, texts.texts, encoder, self._batch_size))
+            given = texts.nodes, texts.texts, encoder, self._batch_size
+            vectors.append(encode_by_namespace(*given, as_queries=texts.as_queries))
             self._watch.encoded(texts.stage, len(texts.texts), 0.0)  # the stage's own record holds the time
         return vectors
 

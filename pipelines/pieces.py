@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from hgmem_core.chat import Request
-from hgmem_core.encoding import Encoder, Vectors, encode_documents, windows
+from hgmem_core.encoding import Encoder, Vectors, encode_runs, windows
 from hgmem_core.ids import digest_of_parts
 from hgmem_core.schemas import namespace_ranges
 from hgmem_core.vector_rows import vectors_of
@@ -36,15 +36,17 @@ class Unit:
         name: By its texts, how they are cut, and the encoder.
         texts: In order.
         bounds: Where each run begins that the encoder sees by itself, and the end: of one namespace, whole windows.
+        prefix: What the encoder sees before each.
     """
 
     name: str
     texts: Sequence[str]
     bounds: Sequence[int]
+    prefix: str
 
     def encode(self, encoder: Encoder, batch_size: int) -> Vectors:
         """Return its vectors, float32 `[len(texts), dimension]`: the same as if all texts were encoded at once."""
-        return encode_documents(encoder, self.texts, self.bounds, batch_size)
+        return encode_runs(encoder, self.texts, self.bounds, batch_size, self.prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +82,16 @@ def units_of(texts: Texts, encoder: Mapping[str, Any], batch_size: int) -> list[
         encoder: The identity of what encodes them.
         batch_size: Pieces of text in one batch.
     """
-    identity = [*(f"{name}={value}" for name, value in sorted(encoder.items())), str(batch_size)]
+    prefix = encoder["prefix" if texts.as_queries else "document_prefix"]
+    identity = [*(f"{name}={value}" for name, value in sorted(encoder.items())), str(batch_size), prefix]
     units: list[Unit] = []
     runs: list[tuple[str, int, int]] = []
     for run in _runs(texts):
         runs.append(run)
         if runs[-1][2] - runs[0][1] >= UNIT_TEXTS:
-            units.append(_unit(texts, runs, identity))
+            units.append(_unit(texts, runs, identity, prefix))
             runs = []
-    return [*units, _unit(texts, runs, identity)] if runs else units
+    return [*units, _unit(texts, runs, identity, prefix)] if runs else units
 
 
 def _runs(texts: Texts) -> Iterator[tuple[str, int, int]]:
@@ -98,12 +101,12 @@ def _runs(texts: Texts) -> Iterator[tuple[str, int, int]]:
             yield name, first + start, first + stop
 
 
-def _unit(texts: Texts, runs: list[tuple[str, int, int]], identity: list[str]) -> Unit:
+def _unit(texts: Texts, runs: list[tuple[str, int, int]], identity: list[str], prefix: str) -> Unit:
     first, last = runs[0][1], runs[-1][2]
     own = texts.texts[first:last]
     bounds = [start - first for _, start, _ in runs] + [last - first]
     cut = [f"{name}:{bound}" for (name, _, _), bound in zip(runs, bounds, strict=False)]
-    return Unit(digest_of_parts([*identity, str(len(cut)), *cut, *own]), own, bounds)
+    return Unit(digest_of_parts([*identity, str(len(cut)), *cut, *own]), own, bounds, prefix)
 
 
 class Pieces:
@@ -116,7 +119,8 @@ class Pieces:
     def ask(self, unit: Unit) -> None:
         """Write a unit for whoever encodes it."""
         texts = pa.table({"text": pa.array(unit.texts, pa.large_string())})
-        self._store.keep(self._folder(unit.name, "texts"), {"texts.parquet": texts}, {"bounds": list(unit.bounds)})
+        about = {"bounds": list(unit.bounds), "prefix": unit.prefix}
+        self._store.keep(self._folder(unit.name, "texts"), {"texts.parquet": texts}, about)
 
     def unit(self, name: str) -> Unit:
         """Return the unit of that name, which was asked for.
@@ -125,7 +129,8 @@ class Pieces:
             DamagedOutput: It is not there, or not as it was written.
         """
         found = self._found(name, "texts")
-        return Unit(name, found.table("texts.parquet").column("text").to_pylist(), found.manifest["bounds"])
+        texts = found.table("texts.parquet").column("text").to_pylist()
+        return Unit(name, texts, found.manifest["bounds"], found.manifest["prefix"])
 
     def ask_requests(self, unit: RequestUnit) -> None:
         """Write a unit of requests for whoever asks them."""

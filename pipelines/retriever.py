@@ -291,9 +291,15 @@ class Retriever:
         said = ranking.reranked, ranking.rerank_failure, judged, failure
         return Response(self.version.id, found.name, hits, ranking.reason, timings, context, *said)
 
-    def skills(self, namespace: str, task: str, settings: SkillsConfig | None = None) -> SkillResponse:
+    def skills(
+        self,
+        namespaces: str | Sequence[str],
+        task: str,
+        settings: SkillsConfig | None = None,
+        libraries: Sequence[str] = (),
+    ) -> SkillResponse:
         """Find skills, mistakes and lessons for a task; see `pipelines.skill_retriever.SkillRetriever.search`."""
-        return self._skills.search(namespace, task, settings or SkillsConfig())
+        return self._skills.search(namespaces, task, settings or SkillsConfig(), libraries)
 
 
 def _told(

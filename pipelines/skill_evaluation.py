@@ -26,6 +26,7 @@ from hgmem_core.lexical import Floats
 from hgmem_core.skill_context import SkillContext, skill_context
 from hgmem_core.skill_evolution import utility_rule, without
 from hgmem_core.skill_graph import SkillGraph
+from hgmem_core.skill_join import Finding, join_findings
 from hgmem_core.skill_metrics import (
     COVERAGE,
     FAMILY_PRECISION,
@@ -75,6 +76,9 @@ DENSE_FILLED = FlatSkills("dense, filled", "dense", skills=_FILL)
 """The skills nearest to the task, as many as fit."""
 LESSONS_FILLED = FlatSkills("lessons, filled", "dense", skills=0, trajectories=_FILL)
 """The lessons of the runs nearest to the task, as many as fit, and no skill."""
+LESSONS_COVERING = FlatSkills("lessons, covering", "dense", skills=0, trajectories=25, fill="actions")
+"""Lessons alone, taken as `skills/covering` takes them: beside it, what skills and plans add."""
+CONTROLS = (DENSE_FILLED, LESSONS_FILLED, LESSONS_COVERING)
 RANDOM, RANDOM_WITH_LESSONS = "random", "random, with lessons"
 """Any skills, as many as fit, without and with lessons of any runs; the mean of `RANDOM_DRAWS` draws."""
 
@@ -247,10 +251,14 @@ class _HeldOut:
             scores = np.stack([words.scores(text) for text in self.texts])
         return search_many(graph, SkillQueries(self.tasks, self.plans, scores), recipe)
 
-    def contexts(self, graph: SkillGraph, found: Sequence[Retrieved]) -> list[SkillContext]:
-        """Return what was found as a text for each later run that succeeded."""
+    def contexts(self, graph: SkillGraph, found: Sequence[Retrieved], recipe: SkillRecipe) -> list[SkillContext]:
+        """Return what a recipe found as a text for each later run that succeeded."""
         solved = (one for one, run in zip(found, self.solved, strict=True) if run)
-        return [skill_context(graph, one, TOKENS, self.count_tokens) for one in solved]
+        return [self.context(graph, one, recipe) for one in solved]
+
+    def context(self, graph: SkillGraph, found: Retrieved, recipe: SkillRecipe) -> SkillContext:
+        """Return what a recipe found as a text."""
+        return skill_context(join_findings([Finding(graph, found)], recipe), recipe.fill, TOKENS, self.count_tokens)
 
     def coverages(self, texts: Iterable[str]) -> Numbers:
         """Return the coverage of each later run, NaN for one that did not succeed; `texts` are of those that did."""
@@ -276,18 +284,18 @@ class _HeldOut:
 def _scores(held_out: _HeldOut, recipes: Sequence[SkillRecipe]) -> tuple[SkillScores, dict[str, float]]:
     """Return the metrics of recipes and controls, and the mean tokens of the texts of each."""
     graph = held_out.graph
-    systems = {recipe.name: held_out.ask(graph, recipe) for recipe in (*recipes, DENSE_FILLED, LESSONS_FILLED)}
-    first = recipes[0].name
-    systems[f"{first}, {WITHOUT_LESSONS}"] = [_without_lessons(found) for found in systems[first]]
+    systems = {recipe.name: (recipe, held_out.ask(graph, recipe)) for recipe in (*recipes, *CONTROLS)}
+    first, found = systems[recipes[0].name]
+    systems[f"{first.name}, {WITHOUT_LESSONS}"] = first, [_without_lessons(one) for one in found]
     values: dict[str, dict[str, Numbers]] = {}
     tokens: dict[str, float] = {}
-    for name, found in systems.items():
-        contexts = held_out.contexts(graph, found)
+    for name, (recipe, found) in systems.items():
+        contexts = held_out.contexts(graph, found, recipe)
         values[name] = held_out.measured(found, (context.text for context in contexts))
         tokens[name] = round(float(np.mean([context.tokens for context in contexts])), 1)
     for name in (RANDOM, RANDOM_WITH_LESSONS):
         drawn = list(_drawn(graph, name == RANDOM_WITH_LESSONS))
-        every = [skill_context(graph, one, TOKENS, held_out.count_tokens) for one in drawn]
+        every = [held_out.context(graph, one, DENSE_FILLED) for one in drawn]
         draws = [
             held_out.measured([one] * len(held_out.texts), repeat(context.text))
             for one, context in zip(drawn, every, strict=True)
@@ -319,7 +327,7 @@ def _evolution(held_out: _HeldOut, encoder: Encoder, cycles: int, config: Config
     rule, batch_size = config.skills.evolution, config.encoder.batch_size
     full = find_skill_recipe("skills/full")
     assert isinstance(full, DualPath)
-    before = with_replayed_utilities(held_out.graph, encoder, full, utility_rule(rule), batch_size)
+    before = with_replayed_utilities(held_out.graph, encoder, full, utility_rule(rule))
     after, decisions = evolve(before, encoder, rule, cycles, batch_size)
     count, left = before.hypergraph.n_skills, after.hypergraph.n_skills
     rng = np.random.default_rng(RANDOM_SEED)
@@ -355,7 +363,9 @@ def _loss(
     def by_task(graph: SkillGraph) -> Numbers:
         found = held_out.ask(graph, recipe)
         found = found if with_lessons else [_without_lessons(one) for one in found]
-        values = {"": {COVERAGE: held_out.coverages(context.text for context in held_out.contexts(graph, found))}}
+        values = {
+            "": {COVERAGE: held_out.coverages(context.text for context in held_out.contexts(graph, found, recipe))}
+        }
         return SkillScores(held_out.task_ids, values).by_task("", COVERAGE)
 
     kept, evolved = by_task(before), by_task(after)

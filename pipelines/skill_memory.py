@@ -62,15 +62,9 @@ def skill_memory(
     )
 
 
-def with_replayed_utilities(
-    graph: SkillGraph, encoder: Encoder, recipe: DualPath, rule: UtilityRule, batch_size: int
-) -> SkillGraph:
+def with_replayed_utilities(graph: SkillGraph, encoder: Encoder, recipe: DualPath, rule: UtilityRule) -> SkillGraph:
     """Return a graph whose utilities are of what a recipe would have shown for its runs; see `hgmem_core.replay`."""
-    tables = graph.tables
-    tasks = tables.trajectories.column("task").to_pylist()
-    vectors, plans = (
-        encode_distinct(encoder, texts, batch_size) for texts in (tasks, [plan_text(task) for task in tasks])
-    )
+    vectors, plans = task_vectors(encoder, graph.tables.trajectories.column("task").to_pylist())
     return with_shown_utilities(graph, replay(graph, vectors, plans, recipe), rule)
 
 

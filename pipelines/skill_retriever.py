@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -12,16 +12,18 @@ import numpy as np
 import pyarrow as pa
 
 from hgmem_core.config import SkillsConfig
-from hgmem_core.encoding import Encoder
+from hgmem_core.encoding import Encoder, Vectors
 from hgmem_core.ids import check_namespace
-from hgmem_core.lexical import Floats
 from hgmem_core.ranking import EmptyReason
 from hgmem_core.skill_context import SkillContext, skill_context
 from hgmem_core.skill_graph import SkillGraph
 from hgmem_core.skill_index import SkillIndex
-from hgmem_core.skill_recipes import FlatSkills, find_skill_recipe, with_counts
-from hgmem_core.skill_search import Retrieved, SkillQueries, search_many
+from hgmem_core.skill_join import Finding, Joined, join_findings
+from hgmem_core.skill_recipes import FlatSkills, SkillRecipe, find_skill_recipe, with_counts
+from hgmem_core.skill_search import SkillQueries, search_many
+from hgmem_core.skill_utility import Tally
 from hgmem_core.skill_words import SkillWords
+from hgmem_core.subtasks import subtasks
 from hgmem_core.tokens import tokenizer
 from pipelines.skill_memory import task_vectors
 from pipelines.versions import Version
@@ -32,6 +34,9 @@ OPEN_GRAPHS = 128
 MOST_RUNS = 5
 """That are named of a skill."""
 
+MOST_NAMESPACES = 8
+"""That are asked for one task, libraries not counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class FoundSkill:
@@ -39,13 +44,14 @@ class FoundSkill:
 
     Attributes:
         rank: Among all that were found, from 1.
+        namespace: Whose it is.
         skill_id: Its id.
         polarity: `positive` for what to do, `negative` for a mistake.
         name: A few words.
         text: When it is of use, and what to do.
         aliases: Names of similar ones that joined it.
-        weight: What it is ranked by: κ, the number of retrieved runs that taught it, or what the recipe puts in its
-            place.
+        weight: What it is ranked by in its namespace: κ, the number of retrieved runs that taught it, or what the
+            recipe puts in its place.
         cosine: With the task.
         utility: γ: how runs went in which it took part.
         shown: ν: how many these are.
@@ -55,6 +61,7 @@ class FoundSkill:
     """
 
     rank: int
+    namespace: str
     skill_id: str
     polarity: str
     name: str
@@ -75,6 +82,7 @@ class FoundLesson:
 
     Attributes:
         rank: Nearest to the task first, from 1.
+        namespace: Whose it is.
         trajectory_id: The run's id.
         source_id: The log's own id of it, or None.
         task: What it was to do.
@@ -86,6 +94,7 @@ class FoundLesson:
     """
 
     rank: int
+    namespace: str
     trajectory_id: str
     source_id: str | None
     task: str
@@ -97,15 +106,43 @@ class FoundLesson:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundSubtask:
+    """A step of a past run's plan, by which runs were found; feedback may be given on it as on a skill.
+
+    Attributes:
+        rank: Nearest to the plan first, from 1.
+        namespace: Whose it is.
+        subtask_id: Its id.
+        text: What was to be done.
+        cosine: With the task's whole plan.
+        utility: γ: how runs went in which it took part.
+        shown: ν: how many these are.
+        succeeded: σ: how many of them succeeded.
+    """
+
+    rank: int
+    namespace: str
+    subtask_id: str
+    text: str
+    cosine: float
+    utility: float
+    shown: int
+    succeeded: int
+
+
+@dataclass(frozen=True, slots=True)
 class SkillResponse:
     """The answer to one task.
 
     Attributes:
         version: The version that answered.
         recipe: The recipe's name.
+        namespaces: Those that were asked and that the version has, libraries last.
+        plan: The steps that the task was cut into.
         skills: What to do, best first.
         mistakes: What to avoid, best first.
         lessons: Of the retrieved runs that have one, nearest first.
+        subtasks: Steps of past runs that are nearest to the plan; none where the recipe does not look for them.
         reason: Why nothing was found, else None.
         context: A text for a prompt.
         context_tokens: Its length.
@@ -115,9 +152,12 @@ class SkillResponse:
 
     version: str
     recipe: str
+    namespaces: list[str]
+    plan: list[str]
     skills: list[FoundSkill]
     mistakes: list[FoundSkill]
     lessons: list[FoundLesson]
+    subtasks: list[FoundSubtask]
     reason: EmptyReason | None
     context: str
     context_tokens: int
@@ -182,34 +222,46 @@ class SkillRetriever:
                 self._open.popitem(last=False)
             return found
 
-    def search(self, namespace: str, task: str, settings: SkillsConfig) -> SkillResponse:
-        """Find skills, mistakes and lessons for one task within one namespace.
+    def search(
+        self, namespaces: str | Sequence[str], task: str, settings: SkillsConfig, libraries: Sequence[str] = ()
+    ) -> SkillResponse:
+        """Find skills, mistakes and lessons for one task in exactly the namespaces that are named, parts of no path.
+
+        The ranked lists of several are joined by reciprocal rank fusion, equal ones in the order of the namespaces.
+        How many skills are kept and the budget of the context hold over all of them, other numbers in each. One that
+        the version does not have is passed over.
 
         Args:
-            namespace: Whose memory is asked; exactly this one, no part of a path.
+            namespaces: Whose memory is asked: one, or up to `MOST_NAMESPACES`.
             task: What is to be done.
-            settings: The recipe, how many of each, and the budget of the context.
+            settings: The recipe, how many of each, and the budget of the context. Its `libraries` are not looked at:
+                who may read which is for the caller to decide.
+            libraries: Namespaces that are asked beside those, as far as the asker may read them.
 
         Raises:
             RecipeError: No such recipe.
-            ValueError: The namespace is not usable.
-            VersionError: A file of the namespace's bucket is damaged.
+            ValueError: No namespace or too many are named, or one is not usable.
+            VersionError: A file of a namespace's bucket is damaged.
         """
         recipe = find_skill_recipe(settings.recipe)
         recipe = with_counts(recipe, settings.subtasks, settings.trajectories, settings.skills)
-        opened = self._opened(check_namespace(namespace))
-        if opened is None:
-            return SkillResponse(self.version.id, recipe.name, [], [], [], "unknown_namespace", "", 0, 0, {})
+        asked = check_asked(namespaces)
+        opened = {name: self._opened(name) for name in dict.fromkeys([*asked, *map(check_namespace, libraries)])}
+        known = {name: own for name, own in opened.items() if own is not None}
+        plan = subtasks(task)
+        if not known:
+            return SkillResponse(
+                self.version.id, recipe.name, [], plan, [], [], [], [], "unknown_namespace", "", 0, 0, {}
+            )
         began = time.perf_counter()
         tasks, plans = task_vectors(self._encoder, [task])
         encoded = time.perf_counter()
-        scores = np.zeros((1, 0), np.float32)
-        if isinstance(recipe, FlatSkills) and recipe.kind == "bm25":
-            scores = opened.words.scores(task)[None]
-        [found] = search_many(opened.graph, SkillQueries(tasks, plans, scores), recipe)
-        context = skill_context(opened.graph, found, settings.context_tokens, self._count_tokens)
-        skills = list(_skills(opened.graph, found, context))
-        lessons = list(_lessons(opened.graph, found, context, opened.graph.vectors.trajectories @ tasks[0]))
+        joined = join_findings([_found(own, task, tasks, plans, recipe) for own in known.values()], recipe)
+        context = skill_context(joined, recipe.fill, settings.context_tokens, self._count_tokens)
+        names = list(known)
+        skills = list(_skills(joined, names, context))
+        lessons = list(_lessons(joined, names, context, tasks[0]))
+        steps = list(_subtasks(joined, names, plans[0]))
         ended = time.perf_counter()
         reason: EmptyReason | None = None
         if not skills and not lessons:
@@ -217,9 +269,12 @@ class SkillRetriever:
         return SkillResponse(
             version=self.version.id,
             recipe=recipe.name,
+            namespaces=names,
+            plan=plan,
             skills=[skill for skill in skills if skill.polarity == "positive"],
             mistakes=[skill for skill in skills if skill.polarity == "negative"],
             lessons=lessons,
+            subtasks=steps,
             reason=reason,
             context=context.text,
             context_tokens=context.tokens,
@@ -228,15 +283,37 @@ class SkillRetriever:
         )
 
 
-def _skills(graph: SkillGraph, found: Retrieved, context: SkillContext) -> Iterator[FoundSkill]:
-    rows = graph.tables.skills.take(found.skills).to_pylist()
-    known = graph.skill_tally
-    for place, (skill, row) in enumerate(zip(found.skills.tolist(), rows, strict=True)):
+def check_asked(namespaces: str | Sequence[str]) -> list[str]:
+    """Return the namespaces that are asked, each once.
+
+    Raises:
+        ValueError: There is none, or there are more than `MOST_NAMESPACES`, or one is not usable.
+    """
+    names = [namespaces] if isinstance(namespaces, str) else list(dict.fromkeys(namespaces))
+    if not 1 <= len(names) <= MOST_NAMESPACES:
+        raise ValueError(f"{len(names)} namespaces are asked for skills; name 1 to {MOST_NAMESPACES}")
+    return [check_namespace(name) for name in names]
+
+
+def _found(opened: _Open, task: str, tasks: Vectors, plans: Vectors, recipe: SkillRecipe) -> Finding:
+    scores = np.zeros((1, 0), np.float32)
+    if isinstance(recipe, FlatSkills) and recipe.kind == "bm25":
+        scores = opened.words.scores(task)[None]
+    [found] = search_many(opened.graph, SkillQueries(tasks, plans, scores), recipe)
+    return Finding(opened.graph, found)
+
+
+def _skills(joined: Joined, names: Sequence[str], context: SkillContext) -> Iterator[FoundSkill]:
+    for rank, (own, place) in enumerate(joined.skills, start=1):
+        graph, found = joined.findings[own].graph, joined.findings[own].found
+        skill = int(found.skills[place])
+        row = graph.tables.skills.slice(skill, 1).to_pylist()[0]
         runs = graph.hypergraph.edges_of_skill.of(skill)
         nearest = [run for run in found.trajectories.tolist() if run in runs]
         others = [run for run in runs[:MOST_RUNS].tolist() if run not in nearest]
         yield FoundSkill(
-            rank=place + 1,
+            rank=rank,
+            namespace=names[own],
             skill_id=row["skill_id"],
             polarity=row["polarity"],
             name=row["name"],
@@ -244,12 +321,18 @@ def _skills(graph: SkillGraph, found: Retrieved, context: SkillContext) -> Itera
             aliases=row["aliases"],
             weight=float(found.weights[place]),
             cosine=float(found.cosines[place]),
-            utility=float(known.utility[skill]),
-            shown=int(known.shown[skill]),
-            succeeded=int(known.succeeded[skill]),
             taught_by=_names(graph, [*nearest, *others][:MOST_RUNS]),
-            in_context=skill in context.skills,
+            in_context=(own, skill) in context.skills,
+            **_known(graph.skill_tally, skill),
         )
+
+
+def _known(tally: Tally, node: int) -> Mapping[str, Any]:
+    return {
+        "utility": float(tally.utility[node]),
+        "shown": int(tally.shown[node]),
+        "succeeded": int(tally.succeeded[node]),
+    }
 
 
 def _names(graph: SkillGraph, runs: Sequence[int]) -> list[str]:
@@ -258,15 +341,34 @@ def _names(graph: SkillGraph, runs: Sequence[int]) -> list[str]:
     return [row["source_id"] or row["trajectory_id"] for row in rows.to_pylist()]
 
 
-def _lessons(graph: SkillGraph, found: Retrieved, context: SkillContext, cosines: Floats) -> Iterator[FoundLesson]:
-    teaching = [run for run in found.trajectories.tolist() if graph.lessons[run]]
+def _lessons(joined: Joined, names: Sequence[str], context: SkillContext, task: Vectors) -> Iterator[FoundLesson]:
     columns = ["trajectory_id", "source_id", "task", "outcome", "said_at"]
-    rows = graph.tables.trajectories.select(columns).take(pa.array(teaching, pa.int64())).to_pylist()
-    for place, (run, row) in enumerate(zip(teaching, rows, strict=True)):
+    cosines = [finding.graph.vectors.trajectories @ task for finding in joined.findings]
+    rank = 0
+    for own, place in joined.trajectories:
+        graph = joined.findings[own].graph
+        run = int(joined.findings[own].found.trajectories[place])
+        if not graph.lessons[run]:
+            continue
+        rank += 1
         yield FoundLesson(
-            rank=place + 1,
+            rank=rank,
+            namespace=names[own],
             text=graph.lessons[run],
-            cosine=float(cosines[run]),
-            in_context=run in context.trajectories,
-            **row,
+            cosine=float(cosines[own][run]),
+            in_context=(own, run) in context.trajectories,
+            **graph.tables.trajectories.select(columns).slice(run, 1).to_pylist()[0],
+        )
+
+
+def _subtasks(joined: Joined, names: Sequence[str], plan: Vectors) -> Iterator[FoundSubtask]:
+    for rank, (own, place) in enumerate(joined.subtasks, start=1):
+        graph = joined.findings[own].graph
+        subtask = int(joined.findings[own].found.subtasks[place])
+        yield FoundSubtask(
+            rank=rank,
+            namespace=names[own],
+            cosine=float(graph.vectors.subtasks[subtask] @ plan),
+            **graph.tables.subtasks.select(["subtask_id", "text"]).slice(subtask, 1).to_pylist()[0],
+            **_known(graph.subtask_tally, subtask),
         )

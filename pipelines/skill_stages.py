@@ -63,6 +63,10 @@ SKILL_STAGES = (
 """In order."""
 
 
+_ASKED_WITH = ("plan", "task")
+"""Levels that are not searched: evolution searches with them."""
+
+
 class SkillBuild:
     """The stages of one bucket's runs, in order; each is a pure function of the tables before it."""
 
@@ -81,6 +85,9 @@ class SkillBuild:
             "utility": (UTILITY_REVISION, asdict(MEMBERS)),
             "index_skills": (SKILL_INDEX_REVISION, {"dimension": encoder.dimension}),
         }
+        if encoder.prefix != encoder.document_prefix:  # else they are what they are as documents
+            for level in _ASKED_WITH:
+                slices[f"encode_{level}s"] = EMBEDDINGS_REVISION, {**encode, "as_queries": True}
         llm = config.llm
         asked: dict[LlmStage, Prompt] = {"decompose": skills_llm.DECOMPOSE, "skills": skills_llm.DISTIL}
         for stage, prompt in asked.items():
@@ -194,7 +201,7 @@ def _texts(level: str, tables: Sequence[Tables]) -> Texts:
         lessons = dict(zip(*known, strict=True))
         ids = nodes.column("trajectory_id").to_pylist()
         texts = [run_text(task, lessons.get(own, "")) for own, task in zip(ids, texts, strict=True)]
-    return Texts(f"encode_{level}s", nodes, texts)
+    return Texts(f"encode_{level}s", nodes, texts, as_queries=level in _ASKED_WITH)
 
 
 def _plans(subtasks: pa.Table) -> tuple[pa.Table, list[str]]:

@@ -26,11 +26,13 @@ class Texts:
         stage: The stage that is waiting.
         nodes: Namespace and id of each, sorted by namespace.
         texts: What the encoder is to see of each.
+        as_queries: Whether others are searched with them, and they themselves are not.
     """
 
     stage: str
     nodes: pa.Table
     texts: Sequence[str]
+    as_queries: bool = False
 
 
 class Answers(Protocol):

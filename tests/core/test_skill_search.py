@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hgmem_core.recipes import RecipeError
 from hgmem_core.skill_context import skill_context
 from hgmem_core.skill_graph import SkillGraph, SkillGraphError, SkillVectors
+from hgmem_core.skill_join import Finding, join_findings
 from hgmem_core.skill_recipes import SKILL_RECIPES, DualPath, find_skill_recipe
 from hgmem_core.skill_search import SkillQueries, search_many
 from tests.core.skill_graphs import graph, names, units
@@ -120,7 +121,7 @@ def test_a_task_without_a_vector_and_an_empty_memory_find_nothing():
             scores = np.zeros((1, own.hypergraph.n_skills))
             result = found(recipe, own, tasks=[task], plans=[(0, 0, 0)], scores=scores)
             assert (result.skills.tolist(), result.trajectories.tolist()) == ([], [])
-            assert skill_context(own, result, 100, words).text == ""
+            assert context_of(result, 100, own, recipe).text == ""
 
 
 vectors = st.tuples(*[st.integers(-2, 2)] * 3)
@@ -176,26 +177,30 @@ def words(text):
     return len(text.split())
 
 
+def context_of(result, budget, own=GRAPH, recipe=DualPath("x")):  # noqa: B008
+    return skill_context(join_findings([Finding(own, result)], recipe), recipe.fill, budget, words)
+
+
 def test_a_context_has_lessons_with_outcomes_then_skills_then_mistakes():
-    context = skill_context(GRAPH, found(DualPath("x", 2, 2, 3)), 1000, words)
+    context = context_of(found(DualPath("x", 2, 2, 3)), 1000)
     assert context.text == (
         "## Past Experience\n- [unknown] three\n- [failure] two\n- [success] one\n\n"
         "## Relevant Skills\n- name of b: text of b\n- name of a: text of a\n\n"
         "## Mistakes to Avoid\n- do not: text of c"
     )
     assert (context.tokens, context.left_out) == (words(context.text), 0)
-    assert names(GRAPH, "skill", list(context.skills)) == ["c", "b", "a"]
-    assert names(GRAPH, "trajectory", list(context.trajectories)) == ["r3", "r2", "r1"]
+    assert names(GRAPH, "skill", [skill for _, skill in context.skills]) == ["c", "b", "a"]
+    assert names(GRAPH, "trajectory", [run for _, run in context.trajectories]) == ["r3", "r2", "r1"]
 
 
 def test_a_context_keeps_its_budget_and_the_best_first():
     result = found(DualPath("x", 2, 2, 3))
     for budget in range(40):
-        context = skill_context(GRAPH, result, budget, words)
+        context = context_of(result, budget)
         assert words(context.text) == context.tokens <= budget
         assert len(context.skills) + len(context.trajectories) + context.left_out == 6
-    assert skill_context(GRAPH, result, 10, words).text == "## Mistakes to Avoid\n- do not: text of c"
-    assert skill_context(GRAPH, result, 8, words).text == "## Past Experience\n- [unknown] three"
+    assert context_of(result, 10).text == "## Mistakes to Avoid\n- do not: text of c"
+    assert context_of(result, 8).text == "## Past Experience\n- [unknown] three"
 
 
 def test_a_lesson_is_said_once_and_a_line_break_makes_no_item():
@@ -206,7 +211,7 @@ def test_a_lesson_is_said_once_and_a_line_break_makes_no_item():
             "r3": {"skills": ["a"], "vector": X, "lesson": "same - thing", "outcome": "failure"},
         }
     )
-    context = skill_context(own, found(DualPath("x", 0, 3, 0), own), 100, words)
+    context = context_of(found(DualPath("x", 0, 3, 0), own), 100, own)
     assert context.text == "## Past Experience\n- [success] same - thing\n- [failure] same - thing"
 
 

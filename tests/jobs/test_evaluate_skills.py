@@ -120,7 +120,8 @@ def test_each_format_is_a_dataset_with_recipes_beside_controls(tmp_path, capsys)
     result = evaluated(tmp_path, folder, "--recipes", "skills/full,skills/dense,skills/bm25", *STATIC)
     assert list(result["datasets"]) == ["alfworld", "intercode/ic_sql", "tau_bench_airline", "trajectories"]
     assert result["warnings"] == ["intercode/ic_bash: no later task that an agent solved; nothing is measured"]
-    controls = ["dense, filled", "lessons, filled", "skills/full, without lessons", "random", "random, with lessons"]
+    controls = ["dense, filled", "lessons, filled", "lessons, covering", "skills/full, without lessons"]
+    controls += ["random", "random, with lessons"]
     systems = [row["system"] for row in result["results"] if row["dataset"] == "tau_bench_airline"]
     assert systems == ["skills/full", "skills/dense", "skills/bm25", *controls]
     counts = result["datasets"]["tau_bench_airline"]
@@ -230,7 +231,7 @@ def test_an_unknown_recipe_is_named_before_anything_is_read(tmp_path):
 def test_the_full_recipe_covers_more_than_nearest_skills_and_chance_on_real_logs(tmp_path):
     """And a cycle of evolution takes a fifth of the skills, at clearly less loss than chance by skills alone."""
     data = Path(os.environ["HGMEM_DATA"]) / "trajectories"
-    result = evaluated(tmp_path, data, "--recipes", "skills/full,skills/dense")
+    result = evaluated(tmp_path, data, "--recipes", "skills/full,skills/covering,skills/dense")
     wins = {
         other: {
             row["dataset"]
@@ -241,6 +242,16 @@ def test_the_full_recipe_covers_more_than_nearest_skills_and_chance_on_real_logs
     }
     assert {"alfworld", "intercode/ic_sql", "tau_bench_airline"} <= wins["skills/dense"]
     assert {"alfworld", "intercode/ic_sql"} <= wins["random"]
+    more, less = (
+        {
+            row["dataset"]
+            for row in result["skill_differences"]
+            if row["metric"] == "coverage@500t" and row["system"] == "skills/covering" and sign * row["ci95"][end] > 0
+        }
+        for sign, end in ((1, 0), (-1, 1))
+    )
+    assert {"intercode/ic_sql", "tau_bench_airline"} <= more
+    assert less == set()
     for row in result["evolution"]:
         if row["dataset"] != "intercode/ic_bash":
             assert row["removed_share"] >= 0.2

@@ -78,7 +78,7 @@ def test_what_was_found_is_printed_with_where_it_is_from(job, asked):
     assert titles == sorted(titles)
     assert "4 of 4 runs succeeded; from heat-egg, heat-pan" in out
     assert "failure  heat-mug" in out
-    assert "recipe skills/full" in lines[-1]
+    assert "recipe skills/covering" in lines[-1]
 
 
 def test_the_recipe_and_the_number_of_skills_are_arguments(job, asked):
@@ -95,7 +95,8 @@ def test_the_recipe_and_the_number_of_skills_are_arguments(job, asked):
 def test_a_context_for_a_prompt(job, asked):
     code, out, _ = job(query, *asked, "--context-tokens", 200)
     assert code == 0
-    assert "## Relevant Skills\n- go to, take from, put in/on: When the task is about" in out
+    assert "## Past Experience\n- [success] What worked: `go to <object>`" in out
+    assert "## Mistakes to Avoid\n- " in out
     found = json.loads(job(query, *asked, "--context-tokens", 200, "--json")[1])
     assert 0 < found["context_tokens"] <= 200
 
@@ -103,6 +104,29 @@ def test_a_context_for_a_prompt(job, asked):
 def test_nothing_found_says_why(job, asked):
     arguments = [*asked[:-1], "acme/nobody"]
     assert "nothing found: unknown_namespace" in job(query, *arguments)[1]
+
+
+def test_several_namespaces_and_libraries_are_asked_at_once(job, config, asked, tmp_path):
+    found = json.loads(job(query, *asked, "--namespace", "acme/bo", "--json")[1])
+    assert found["namespaces"] == ["acme/ana", "acme/bo"]
+    assert {skill["namespace"] for skill in found["skills"]} == {"acme/ana", "acme/bo"}
+    assert [step["subtask_id"] for step in found["subtasks"]]
+    assert found["plan"] == [TASK]
+    assert "acme/bo heat-egg" in job(query, *asked, "--namespace", "acme/bo")[1]
+    assert "acme/ana heat-egg" not in job(query, *asked)[1]
+    with config.open("a") as text:
+        text.write('[skills]\nlibraries = ["acme/bo", "acme/nobody"]\n')
+    found = json.loads(job(query, *asked, "--config", config, "--json")[1])
+    assert found["namespaces"] == ["acme/ana", "acme/bo"]
+    code, _, err = job(query, "Who?", "--store", tmp_path / "store", "--namespace", "a", "--namespace", "b")
+    assert (code, "a QUESTION is asked of one namespace" in err) == (2, True)
+    code, _, err = job(query, *asked, *(part for number in range(8) for part in ("--namespace", f"a/{number}")))
+    assert (code, "--namespace: 9 namespaces are asked for skills; name 1 to 8" in err) == (2, True)
+
+
+def test_a_library_that_is_no_namespace_is_refused(job, asked):
+    code, _, err = job(query, *asked, "--set", 'skills.libraries=["acme//x"]')
+    assert (code, "skills.libraries" in err, "segment is empty" in err) == (2, True, True)
 
 
 @pytest.mark.parametrize(

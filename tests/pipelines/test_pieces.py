@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 
 from hgmem_core import encoding
 from hgmem_core.embeddings import encode_by_namespace
+from hgmem_core.encoding import encode_texts
 from pipelines import pieces
 from pipelines.pieces import Pieces, units_of
 from pipelines.static import StaticEncoder
@@ -15,7 +18,7 @@ from pipelines.store import DamagedOutput, Store
 ENCODER = StaticEncoder()
 
 
-def texts_of(sizes):
+def texts_of(sizes, as_queries=False):
     names = [name for name, size in zip("abcdef", sizes, strict=False) for _ in range(size)]
     ids = [f"n{number}" for number in range(len(names))]
     nodes = pa.table({"namespace": pa.array(names, pa.large_string()), "id": pa.array(ids, pa.large_string())})
@@ -23,6 +26,7 @@ def texts_of(sizes):
         "encode_turns",
         nodes,
         [f"{name} went to {number} places " * (1 + number % 3) for number, name in enumerate(names)],
+        as_queries,
     )
 
 
@@ -43,15 +47,33 @@ def test_units_give_the_bits_of_texts_encoded_at_once(sizes):
     assert np.array_equal(np.concatenate(vectors), encode_by_namespace(texts.nodes, texts.texts, ENCODER, 3))
 
 
-def test_a_unit_is_named_by_everything_that_decides_its_vectors():
-    def names(sizes=(3, 2), identity=ENCODER.identity, batch_size=4):
-        return [unit.name for unit in units_of(texts_of(sizes), identity.as_dict(), batch_size)]
+class Instructed(StaticEncoder):
+    """An encoder that sees something else before queries than before documents."""
 
-    from dataclasses import replace
+    identity = replace(ENCODER.identity, prefix="find what is like ", document_prefix="of old: ")
+
+
+@pytest.mark.parametrize(("as_queries", "prefix"), [(False, "of old: "), (True, "find what is like ")])
+def test_what_is_searched_with_is_encoded_as_a_query(tmp_path, as_queries, prefix):
+    texts, encoder, kept = texts_of([2], as_queries), Instructed(), Pieces(Store.make(tmp_path, 1))
+    [unit] = units_of(texts, encoder.identity.as_dict(), 4)
+    kept.ask(unit)
+    vectors = kept.unit(unit.name).encode(encoder, 4)
+    assert np.array_equal(vectors, encode_texts(encoder, texts.texts, 4, prefix))
+    assert np.array_equal(vectors, encode_by_namespace(texts.nodes, texts.texts, encoder, 4, as_queries))
+    assert not np.array_equal(vectors, encode_texts(encoder, texts.texts, 4))
+
+
+def test_a_unit_is_named_by_everything_that_decides_its_vectors():
+    instructed = Instructed.identity
+
+    def names(sizes=(3, 2), identity=ENCODER.identity, batch_size=4, as_queries=False):
+        return [unit.name for unit in units_of(texts_of(sizes, as_queries), identity.as_dict(), batch_size)]
 
     assert names() == names()
     others = [names(sizes=(2, 3)), names(batch_size=5), names(identity=replace(ENCODER.identity, weights_sha256="x"))]
     assert all(other != names() for other in others)
+    assert names(identity=instructed) != names(identity=instructed, as_queries=True)
 
 
 def test_a_piece_is_read_as_it_was_written_or_not_at_all(tmp_path):

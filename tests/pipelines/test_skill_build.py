@@ -27,6 +27,7 @@ from tests.pipelines.llm_marks import WORDPIECE
 from tests.pipelines.logs import COLUMNS, NOW, config_of, files_of, import_only, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_config, runs_input, write_runs
 from tests.pipelines.scripted_model import ScriptedChat
+from tests.pipelines.scripted_server import ScriptedServer
 from tests.pipelines.test_damage import LATER, damage
 from tests.pipelines.test_incremental import ABOUT, manifest_of
 
@@ -386,6 +387,85 @@ def test_nothing_to_find_has_a_reason(retriever):
     assert retriever.skills("acme/ana", "xylophone", SkillsConfig(recipe="skills/bm25")).reason == "no_match"
     with pytest.raises(ValueError, match="the namespace is empty"):
         retriever.skills("", TASK)
+
+
+def test_tasks_and_plans_are_queries_to_an_encoder_that_tells_queries_from_documents(tmp_path):
+    with ScriptedServer(models={"scripted": None}) as server:
+        http = {"url": server.url, "retries": 1, "give_up_minutes": 0.0}
+        encoder = {"name": "http", "model": "scripted", "http": http}
+        prefixes = {"query_prefix": "query: ", "document_prefix": "passage: "}
+        log = write_runs(tmp_path / "runs.jsonl", runs(("ana",))[:4])
+        run(runs_config(tmp_path / "store", log, encoder={**encoder, **prefixes}))
+        sent = [text for request in server.log_of("/v1/embeddings")[1:] for text in request.body["input"]]
+    task = "Put a hot egg on the table for ana."
+    step = task.removesuffix(".")  # the whole plan is this one
+    counts = {text: sent.count(text) for text in sent if text.endswith((task, step))}
+    assert counts == {f"query: {task}": 1, f"query: {step}": 1, f"passage: {step}": 1}
+
+
+# Several namespaces.
+
+
+def ids(found):
+    return [one.skill_id for one in sorted([*found.skills, *found.mistakes], key=lambda one: one.rank)]
+
+
+def test_one_namespace_in_a_list_answers_as_it_does_alone(retriever):
+    alone, listed = (retriever.skills(asked, TASK) for asked in ("acme/ana", ["acme/ana", "acme/ana"]))
+    assert {**listed.as_dict(), "timings_ms": {}} == {**alone.as_dict(), "timings_ms": {}}
+    assert alone.namespaces == ["acme/ana"]
+
+
+def test_several_namespaces_take_turns_and_say_whose_each_thing_is(retriever):
+    settings = SkillsConfig(recipe="skills/full", context_tokens=300)
+    ana, bo = (retriever.skills(f"acme/{user}", TASK, settings) for user in ("ana", "bo"))
+    both = retriever.skills(["acme/bo", "acme/ana"], TASK, settings)
+    assert both.namespaces == ["acme/bo", "acme/ana"]
+    assert ids(both) == [ids(bo)[0], ids(ana)[0], ids(bo)[1], ids(ana)[1], ids(bo)[2]]
+    whose = {skill.skill_id: skill.namespace for skill in [*both.skills, *both.mistakes]}
+    assert whose == {name: "acme/ana" if name in ids(ana) else "acme/bo" for name in whose}
+    for field in ("lessons", "subtasks"):
+        given = [getattr(one, field) for one in (bo, ana)]
+        found = [(one.namespace, one.text) for one in getattr(both, field)]
+        assert len(found) == len(given[0]) + len(given[1])
+        assert found[:2] == [("acme/bo", given[0][0].text), ("acme/ana", given[1][0].text)]
+        assert [one.rank for one in getattr(both, field)] == list(range(1, len(found) + 1))
+    assert both.context_tokens <= 300
+
+
+def test_a_library_is_asked_beside_the_namespace_and_no_other_is(retriever):
+    settings = SkillsConfig(libraries=["acme/bo"])
+    alone = retriever.skills("acme/ana", TASK, settings)
+    assert alone.namespaces == ["acme/ana"]  # whoever asks says which libraries may be read
+    with_library = retriever.skills("acme/ana", TASK, settings, settings.libraries)
+    assert with_library.namespaces == ["acme/ana", "acme/bo"]
+    assert {skill.namespace for skill in with_library.skills} == {"acme/ana", "acme/bo"}
+    assert retriever.skills("acme/ana", TASK, settings, ["acme/ana", "acme"]).namespaces == ["acme/ana"]
+    assert retriever.skills("acme/chen", TASK, settings, ["acme/bo"]).namespaces == ["acme/bo"]
+
+
+def test_eight_namespaces_at_most_are_asked(retriever):
+    asked = ["acme/ana", *(f"acme/nobody{number}" for number in range(7))]
+    found = retriever.skills(asked, TASK)
+    assert ids(found) == ids(retriever.skills("acme/ana", TASK))
+    for wrong in ([], [*asked, "acme/one-more"]):
+        with pytest.raises(ValueError, match=f"{len(wrong)} namespaces are asked for skills; name 1 to 8"):
+            retriever.skills(wrong, TASK)
+    with pytest.raises(ValueError, match="the namespace is empty"):
+        retriever.skills("acme/ana", TASK, libraries=[""])
+
+
+def test_an_answer_has_the_plan_and_the_steps_of_past_runs_that_are_like_it(retriever):
+    found = retriever.skills("acme/ana", "Put a hot fork on the table and look at the lamp.")
+    assert len(found.plan) == 2
+    stored = retriever.version.open_skills(retriever.version.bucket_of("acme/ana")).open("acme/ana").tables.subtasks
+    steps = dict(zip(*(stored.column(name).to_pylist() for name in ("subtask_id", "text")), strict=True))
+    assert {one.subtask_id: one.text for one in found.subtasks}.items() <= steps.items()
+    cosines = [one.cosine for one in found.subtasks]
+    assert cosines == sorted(cosines, reverse=True)
+    assert len(cosines) == 5
+    assert all(one.shown == 1 for one in found.subtasks)
+    assert retriever.skills("acme/ana", TASK, SkillsConfig(recipe="skills/dense")).subtasks == []
 
 
 # Growth.
