@@ -311,6 +311,41 @@ def test_a_person_who_comes_back_is_remembered_again(folder, store):
     assert turns_of(retriever(store), ANA) == []
 
 
+def test_an_id_that_was_forgotten_can_be_added_again_once_it_is_restored(folder, store):
+    forget(store, Selection(ANA, source_ids=("m1",)), NOW)
+    new = {**rows()[0], "id": "m1", "session": "s0", "text": "I said it again."}
+    first = write_jsonl(folder / "first.jsonl", [new])
+    assert rebuilt(folder, first).imported.outcomes["empty"] == 1
+    assert "I said it again." not in turns_of(retriever(store), ANA)
+    restore(store, Selection(ANA, source_ids=("m1",)), NOW)
+    done = rebuilt(folder, first)
+    assert "I said it again." in turns_of(retriever(store), ANA)
+    assert done.imported.outcomes["ok"] == 1
+    assert rebuilt(folder, first).imported.number is None
+
+
+def test_what_is_restored_is_imported_from_the_log_and_nothing_else_of_it(folder, store):
+    """Else an old log would undo what was edited since."""
+    again = write_jsonl(folder / "again.jsonl", [*rows(), {**rows()[0], "id": "x", "text": "One more."}])
+    forget(store, Selection(ANA, source_ids=("m1", "m2")), NOW)
+    rebuilt(folder, again)
+    edit = write_jsonl(folder / "edit.jsonl", [{**rows()[0], "id": "m3", "text": "Edited."}])
+    rebuilt(folder, again, edit)
+    restore(store, Selection(ANA, source_ids=("m1",)), NOW)
+    imported = rebuilt(folder, again, edit).imported
+    assert (imported.files, imported.known_files) == (1, 2)
+    assert imported.outcomes == {"ok": 1, "partial": 0, "empty": 36, "fallback": 0, "rejected": 0}
+    assert imported.reasons == {"imported before": 35, "forgotten": 1}
+    shown = turns_of(retriever(store), ANA)
+    assert "Edited." in shown
+    assert rows()[1]["text"] in shown and rows()[2]["text"] not in shown
+    last = read_imports(store)[-1]
+    content = {path.name: path.read_bytes() for path in last.folder.iterdir()}
+    shutil.rmtree(last.folder)
+    assert rebuilt(folder, again, edit).imported.mended == 1
+    assert {path.name: path.read_bytes() for path in last.folder.iterdir()} == content
+
+
 def test_everything_forgotten_leaves_an_empty_version(folder, store):
     for name in (ANA, BO, "acme/chen"):
         forget(store, Selection(name), NOW)
