@@ -45,24 +45,29 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-_SHOWN = (
-    "turns", "sessions", "trajectories", "facts", "facts_with_fewer_sources", "summaries", "skills",
-)  # fmt: skip
+_LABELS = {
+    "turns": "turns",
+    "sessions": "of sessions",
+    "trajectories": "runs of agents",
+    "facts": "facts",
+    "facts_with_fewer_sources": "facts with other sources, too",
+    "summaries": "summaries of episodes and topics",
+    "skills": "skills",
+}
+"""Of what a change tells, in words."""
 
 
 def show(change: Change, restored: bool, dry_run: bool) -> None:
     """Print for people what was hidden, or is back."""
-    did = (
-        ("would be restored" if restored else "would be hidden") if dry_run else ("restored" if restored else "hidden")
-    )
-    for name in _SHOWN:
-        count = getattr(change, name)
-        if count or name == "turns":
-            console.print(f"[bold]{name.replace('_', ' ')} {did}[/] {count:,}", highlight=False)
+    did = "restored" if restored else "hidden"
+    console.print(f"[bold]{f'would be {did}' if dry_run else did}[/]", highlight=False)
+    for name, label in _LABELS.items():
+        if getattr(change, name):
+            console.print(f"  {getattr(change, name):,} {label}", highlight=False)
+    if not any(getattr(change, name) for name in _LABELS):
+        console.print("  nothing that was not before", highlight=False)
     if change.number is not None:
         console.print(f"[bold]tombstones[/] {change.tombstones:,}, file {change.number}", highlight=False)
-    elif not change.tombstones:
-        console.print("all of it was forgotten before", highlight=False)
 
 
 def _selection(arguments: argparse.Namespace) -> Selection:

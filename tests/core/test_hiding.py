@@ -8,7 +8,6 @@ import pytest
 
 from hgmem_core.context import assemble, statements_of
 from hgmem_core.evidence import find_evidence
-from hgmem_core.ranking import Query
 from hgmem_core.recipes import RECIPES
 from hgmem_core.rerank import Reranking
 from hgmem_core.schemas import TOMBSTONE
@@ -73,6 +72,7 @@ def told(index, recipe, filters=EVERY):
     for reranker in (None, Reranking(reading, 50, 10_000).of(index)):
         ranking = rank_turns(index, query_of(QUESTION, ENCODER), recipe, filters, 50, reranker, True, model_of(recipe))
         statements = statements_of(index, ranking, recipe)
+        assert all(statement.text for statement in statements)
         answers.append([[asdict(hit) for hit in hits_of(index, ranking)], assemble(statements, 10_000, len)])
     return repr([answers, reading.read])
 
@@ -147,11 +147,12 @@ def test_no_relation_leads_to_or_from_what_is_forgotten(reader, index):
         assert len(after) == len(before)
 
 
-def test_evidence_does_not_know_what_is_forgotten(index):
-    query = Query(QUESTION, (CANARY, "bicycl"), query_of(QUESTION, ENCODER).vector)
-    evidence = find_evidence(index, query, passing(index, Filters()), None)
-    assert evidence.missing == CANARY
-    assert evidence.is_unknown
+def test_evidence_does_not_know_what_is_forgotten(reader, index):
+    query = query_of(f"Which bicycle has a {CANARY}?", ENCODER)
+    before, after = (find_evidence(one, query, passing(one, EVERY), None) for one in (reader.open("acme/ana"), index))
+    assert before.missing != CANARY
+    assert (after.missing, after.is_unknown) == (CANARY, True)
+    assert after.features["terms/known"] < before.features["terms/known"]
 
 
 def test_a_fact_that_a_forgotten_one_closed_stands_again():
