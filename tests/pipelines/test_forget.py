@@ -268,7 +268,7 @@ def test_raw_texts_of_refused_rows_of_a_forgotten_namespace_are_not_kept(folder,
     ]
     log = write_jsonl(folder / "chats.jsonl", chats)
     config = config_of(folder / "store", imports={"max_reject_rate": 1.0})
-    other = InputConfig(format="openai_chat", paths=[str(log)], namespace="acme/{user}")
+    other = InputConfig(format="openai", paths=[str(log)], namespace="acme/{user}")
     imported = import_only(config.model_copy(update={"inputs": [other]}))
     assert (imported.outcomes["ok"], imported.outcomes["empty"], imported.outcomes["rejected"]) == (1, 1, 2)
     paths = read_imports(store)[1].folder.glob("rejects-*.parquet")
