@@ -1,7 +1,7 @@
 """From imports to a published version: every stage on every bucket, then publish."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from pipelines.publish import publish
 from pipelines.run import Run
 from pipelines.runner import Report
 from pipelines.stages import stage_count
-from pipelines.store import LINEAGE_FILE, Output, Store
+from pipelines.store import Output, Store
+from pipelines.tombstone_files import read_tombstones
 from pipelines.tuned_vectors import Tuned
 from pipelines.versions import VersionError, open_version
 
@@ -62,13 +63,14 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
         chat: A language model that is asked from here; None for none.
 
     Raises:
-        StoreError: Nothing was imported yet, an import is damaged, or the store was taken over by another job.
+        StoreError: Nothing was imported yet, an import or a tombstone is damaged, or the store was taken over by
+            another job.
         ClusterError: Ray cannot do the work.
         ModelError: The language model cannot be used any more, or gave too few answers.
     """
     store = run.store
     imports = read_imports(store)
-    parts = imported_parts(store, imports)
+    parts = imported_parts(store, imports, read_tombstones(store))
     watch = Watch(run.progress, run.log, sum(stage_count(own, tuned) for own in parts.values()))
     _look_at_memory(run, parts)
     software, job_id = software_versions(), uuid.uuid4().hex
@@ -85,7 +87,7 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
         sum(output.manifest.get(name, 0) for own in indexes.values() for output in own.values())
         for name in ("turns", "trajectories", "skills")
     )
-    namespaces = sum(_namespaces(own.values()) for own in indexes.values())
+    namespaces = sum(_namespaces(own) for own in indexes.values())
     run.log.write(Published(published.version, published.number, published.moved, turns, namespaces))
     return Built(
         version=published.version,
@@ -150,11 +152,12 @@ def _look_at_memory(run: Run, parts: Mapping[int, Sequence[ImportedPart]]) -> No
         run.progress.note(warning)
 
 
-def _namespaces(indexes: Collection[Output]) -> int:
+def _namespaces(indexes: Mapping[str, Output]) -> int:
     """Count the namespaces of a bucket; one with turns and runs is in both of its indexes."""
     if len(indexes) == 1:
-        return sum(output.manifest["namespaces"] for output in indexes)
-    names = (output.table(LINEAGE_FILE).column("namespace").to_pylist() for output in indexes)
+        return sum(output.manifest["namespaces"] for output in indexes.values())
+    files = {"index": "namespaces.arrow", "index_skills": "trajectories.arrow"}
+    names = (indexes[stage].table(file).column("namespace").unique().to_pylist() for stage, file in files.items())
     return len(set().union(*names))
 
 

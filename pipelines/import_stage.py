@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,15 +27,18 @@ from hgmem_core.ids import digest_of_namespaces, digest_of_parts, namespace_dige
 from hgmem_core.importers import IMPORTERS, TRAJECTORY_IMPORTERS
 from hgmem_core.messages import OUTCOMES, Dropped, Message
 from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, TableSchema, conform
+from hgmem_core.tombstones import FORGOTTEN
 from hgmem_core.trajectories import IMPORTED_RUN, cut_long_texts, number_equal_runs, trajectories_table
 from hgmem_core.trajectories import Run as AgentRun
 from hgmem_core.turns import messages_table, number_equals
 from pipelines.files import RESTORE, StoreError, file_sha256, write_file
+from pipelines.forgotten_rows import Keeping, by_log_row, is_imported, without_left_out
 from pipelines.imports import Import, digests_name, digests_table, part_name, parts_json, read_imports
 from pipelines.log_files import LogFileError, absolute, check_columns, expand_paths, file_of, open_rows
 from pipelines.run import Run
 from pipelines.spill import RowKind, Spill, spilled
 from pipelines.store import Output, Store
+from pipelines.tombstone_files import number_of_tombstones
 
 IMPORT_REVISION = 3
 """Raised when an equal file and equal settings give other messages or runs."""
@@ -109,19 +113,23 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
     files = _files(inputs, config)
     by_key = {file.key: file for file in files}
     imports = read_imports(store)
-    known = {key for one in imports for key in one.entry.files}
+    number = number_of_tombstones(store)
     lost = [one for one in imports if by_key.keys() >= set(one.entry.files) and one.is_damaged(store)]
-    new = [file for key, file in by_key.items() if key not in known]
+    new = [file for key, file in by_key.items() if not is_imported(store, key, imports)]
     if new or lost:
         run.progress.start("import", None)
     for one in lost:
-        # The same logs at the time of then give the same files.
-        again = Shuffle(store, [by_key[key] for key in one.entry.files], config, one.entry.ingested_at)
+        # The same logs at the time of then, without what was left out then, give the same files.
+        before = [other for other in imports if other.number < one.number]
+        then = Keeping.of(store, one.entry.files, before, one.entry.tombstones)
+        again = Shuffle(store, [by_key[key] for key in one.entry.files], config, one.entry.ingested_at, then)
         _shuffle(run, again, one.entry.identity, one)
     if not new:
         return Imported(None, 0, len(files), {}, 0, time.perf_counter() - began, mended=len(lost))
-    identity = digest_of_parts([str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)])
-    output, counts = _shuffle(run, Shuffle(store, new, config, ingested_at), identity)
+    deciding = [str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)]
+    identity = digest_of_parts([*deciding, *([f"tombstones {number}"] if number else [])])
+    keeping = Keeping.of(store, [file.key for file in new], imports, number)
+    output, counts = _shuffle(run, Shuffle(store, new, config, ingested_at, keeping), identity)
     run.lease.check()
     run.progress.finish("import")
     entry = {
@@ -130,6 +138,7 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         "logs": [file.path for file in new],
         **parts_json(output.manifest["parts"], output.manifest.get("runs")),
         "ingested_at": output.manifest["ingested_at"],
+        **({"tombstones": number, "forgotten": counts.reasons[FORGOTTEN]} if number else {}),
     }
     return Imported(
         number=store.append_numbered("imports", entry),
@@ -154,6 +163,13 @@ class _Counts:
         self.outcomes.update(read["outcomes"])
         self.reasons.update(read["reasons"])
         self.faults.update(read["faults"])
+
+    def change(self, changes: Sequence[tuple[str, str | None, str]]) -> None:
+        """Count rows as left out that were counted otherwise before; see `pipelines.forgotten_rows`."""
+        for outcome, reason, now in changes:
+            self.outcomes.update({outcome: -1, "empty": 1})
+            self.reasons.update({now: 1, **({reason: -1} if reason else {})})
+        self.outcomes, self.reasons = +self.outcomes, +self.reasons
 
 
 def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None = None) -> tuple[Output, _Counts]:
@@ -184,6 +200,7 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
         spills = {bucket: [folders[number] for number in sorted(numbers)] for bucket, numbers in buckets.items()}
         gather = partial(shuffle.gather, folder, spills)
         for bucket, gathered in run.importer.map("buckets", gather, sorted(spills)):
+            counts.change(gathered["changes"])
             for name, about in gathered["files"].items():
                 (folder / gathered["folder"] / name).rename(draft / name)
                 listed[name] = about
@@ -256,12 +273,14 @@ class Shuffle:
         files: In order.
         config: Limits.
         ingested_at: The time of the import.
+        keeping: Which rows.
     """
 
     store: Store
     files: Sequence[LogFile]
     config: ImportConfig
     ingested_at: datetime
+    keeping: Keeping
 
     def read_file(self, workspace: Path, number: int) -> dict[str, Any]:
         """Read the file of that number into a spill; return its folder, its buckets and what became of its rows."""
@@ -307,21 +326,31 @@ class Shuffle:
         folders = [workspace / name for name in spills[bucket]]
         files: dict[str, pa.Table] = {}
         parts: dict[RowKind, dict[str, Any]] = {}
+        left_out: dict[int, str | None] = {}
         for kind in get_args(RowKind):
             rows = spilled(folders, kind, bucket)
             if rows is not None:
-                table, digests = _numbered(kind, rows)
-                files[part_name(kind, bucket)] = table
-                files[digests_name(kind, bucket)] = digests_table(digests)
-                parts[kind] = {"rows": table.num_rows, "digest": digest_of_namespaces(digests)}
+                table = _numbered(kind, rows)
+                if not self.keeping.is_everything:
+                    why = self.keeping.left_out(kind, table, _files_of(kind, table))
+                    left_out |= by_log_row(table, _KEPT[kind].row, why)
+                    table = table.filter(pa.array([one is None for one in why], pa.bool_()))
+                if table.num_rows:
+                    digests = namespace_digests(table, _KEPT[kind].schema)
+                    files[part_name(kind, bucket)] = table
+                    files[digests_name(kind, bucket)] = digests_table(digests)
+                    parts[kind] = {"rows": table.num_rows, "digest": digest_of_namespaces(digests)}
         results = spilled(folders, "results", bucket)
+        changes: list[tuple[str, str | None, str]] = []
         if results is not None:
+            if not self.keeping.is_everything:
+                results, changes = without_left_out(results, left_out, self.keeping.forgotten)
             files[f"outcomes-{bucket:05d}.parquet"] = _outcome_table(results)
             rejects = _reject_table(results)
             if rejects.num_rows:
                 files[f"rejects-{bucket:05d}.parquet"] = rejects
         listed = {name: write_file(folder / name, table) for name, table in files.items()}
-        return {"folder": folder.name, "files": listed, "parts": parts}
+        return {"folder": folder.name, "files": listed, "parts": parts, "changes": changes}
 
 
 def _fresh_folder(workspace: Path) -> Path:
@@ -365,14 +394,18 @@ _KEPT: Mapping[RowKind, _Kept] = MappingProxyType(
 )
 
 
-def _numbered(kind: RowKind, table: pa.Table) -> tuple[pa.Table, dict[str, str]]:
-    """Give equal rows of one file their own ids, and return the digest of each namespace; a file's are neighbours."""
-    schema, row, number = _KEPT[kind]
-    numbers = table.column(row).to_numpy() // FILE_ROWS
+def _files_of(kind: RowKind, table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the number of the file that each row is of."""
+    return np.asarray(table.column(_KEPT[kind].row).to_numpy() // FILE_ROWS, np.int64)
+
+
+def _numbered(kind: RowKind, table: pa.Table) -> pa.Table:
+    """Give equal rows of one file their own ids; a file's rows are neighbours."""
+    schema, _, number = _KEPT[kind]
+    numbers = _files_of(kind, table)
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     by_file: Iterable[pa.Table] = (number(table.slice(start, stop - start)) for start, stop in pairwise(bounds))
-    found = conform(pa.concat_tables(by_file), schema)
-    return found, namespace_digests(found, schema)
+    return conform(pa.concat_tables(by_file), schema)
 
 
 def _stage_columns(results: pa.Table) -> dict[str, Any]:
