@@ -123,6 +123,8 @@ class StoreConfig(Section):
     root: str = "store"
     buckets: Annotated[int, Field(ge=0, le=65_536)] = 0
     """Fixed when the store is made; 0 takes those of the store, for a new one 8 to 4,096 by the size of its logs."""
+    keep_versions: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """At the end of a rebuild, versions beyond the newest so many are removed; 0 keeps all."""
 
 
 class ImportConfig(Section):

@@ -123,6 +123,15 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionsPruned:
+    """So many versions and outputs were removed, and so many bytes with them."""
+
+    versions: int
+    outputs: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobFinished:
     """The job did what it should."""
 
@@ -148,6 +157,7 @@ Event: TypeAlias = (
     | BucketDone
     | Retried
     | Published
+    | VersionsPruned
     | JobFinished
     | JobFailed
 )

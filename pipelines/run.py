@@ -31,6 +31,7 @@ class Run:
         lease: To be looked at before something is published.
         log: For machines.
         progress: For whoever watches.
+        began_at: When the job began, by its clock.
     """
 
     store: Store
@@ -39,6 +40,7 @@ class Run:
     lease: Lease
     log: JobLog
     progress: Progress
+    began_at: datetime
 
 
 @contextmanager
@@ -71,7 +73,7 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         choice = choose_engine(config.run, size, "vllm" in (config.llm.engine, config.encoder.name))
         log.write(EngineChosen(choice.name, size))
         with _open_engine(config, store, choice, log, progress) as engine:
-            yield Run(store, engine, choice, lease, log, progress)
+            yield Run(store, engine, choice, lease, log, progress, began_at)
 
 
 def _paths(config: Config) -> list[str]:

@@ -135,7 +135,7 @@ def evolve_skills(
 
         evolution = _Evolution(version, encoder, config.encoder.batch_size, recipe, cycles)
         indexes = {int(bucket): _index_of(version, bucket) for bucket in version.manifest["skills"]["buckets"]}
-        shown = _by_bucket(feedback, indexes, store.buckets) if feedback is not None else dict.fromkeys(indexes)
+        shown = _by_bucket(feedback, indexes, version.store_buckets) if feedback is not None else dict.fromkeys(indexes)
         progress.start(STAGE, len(shown))
         made: dict[int, Output] = {}
         job = uuid.uuid4().hex
@@ -157,6 +157,7 @@ def evolve_skills(
             {**indexes, **made},
             {"from": version.id, **evolution.settings, "feedback": _source(feedback, outcomes)},
             {**report.outcomes, "feedback": outcomes},
+            began_at,
         )
         manifest = version.manifest
         log.write(

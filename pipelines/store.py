@@ -250,6 +250,11 @@ class Store:
         paths = self.root.glob("versions/*/manifest.json")
         return sorted(path.parent.name for path in paths if re.fullmatch(VERSION_ID, path.parent.name))
 
+    def output_folders(self) -> Iterator[Path]:
+        """Yield the folder of every output, finished or not, stage by stage."""
+        for stage in sorted((self.root / "outputs").glob("*")):
+            yield from sorted(stage.glob("*"))
+
     @contextmanager
     def workspace(self) -> Iterator[Path]:
         """Give a fresh folder under `tmp/` and remove what is left of it."""
