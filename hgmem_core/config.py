@@ -125,6 +125,13 @@ class StoreConfig(Section):
     """Fixed when the store is made; 0 takes those of the store, for a new one 8 to 4,096 by the size of its logs."""
     keep_versions: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """At the end of a rebuild, versions beyond the newest so many are removed; 0 keeps all."""
+    file_mode: Annotated[str, Field(pattern="^0?6[046][04]$")] = "0600"
+    """Permissions of the files of a new store, octal, such as 0640 for a group; who may read may enter its folders."""
+
+    @property
+    def mode(self) -> int:
+        """The permissions as a number."""
+        return int(self.file_mode, 8)
 
 
 class ImportConfig(Section):

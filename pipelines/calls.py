@@ -21,7 +21,7 @@ from hgmem_core.chat import Reply, Request
 from hgmem_core.config import LlmConfig, PriceConfig
 from hgmem_core.schemas import CALL, conform
 from pipelines.chat_model import ChatModel
-from pipelines.files import file_sha256, write_file
+from pipelines.files import file_sha256, make_folder, write_file
 from pipelines.store import Store
 
 SAVED_TOGETHER = 16
@@ -110,7 +110,7 @@ class Calls:
         with self._store.workspace() as draft:
             written = draft / "calls.parquet"
             name = write_file(written, table)["sha256"]
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder, exist_ok=True)
             written.replace(self._folder / f"{prefix}{name}.parquet")
 
     def ask(

@@ -30,7 +30,7 @@ from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, TableSchema, conform
 from hgmem_core.trajectories import IMPORTED_RUN, cut_long_texts, number_equal_runs, trajectories_table
 from hgmem_core.trajectories import Run as AgentRun
 from hgmem_core.turns import messages_table, number_equals
-from pipelines.files import RESTORE, StoreError, file_sha256, write_file
+from pipelines.files import RESTORE, StoreError, file_sha256, make_folder, write_file
 from pipelines.imports import Import, digests_name, digests_table, part_name, parts_json, read_imports
 from pipelines.log_files import check_columns, expand_paths, open_rows
 from pipelines.run import Run
@@ -179,7 +179,7 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
             run.progress.advance("import", sum(read["outcomes"].values()))
         _refuse_many_rejects(counts.outcomes, counts.faults, shuffle.config)
         draft = folder / "output"
-        draft.mkdir()
+        make_folder(draft)
         listed: dict[str, Any] = {}
         parts: dict[RowKind, dict[str, dict[str, Any]]] = {"messages": {}, "runs": {}}
         spills = {bucket: [folders[number] for number in sorted(numbers)] for bucket, numbers in buckets.items()}
@@ -323,7 +323,7 @@ class Shuffle:
 
 def _fresh_folder(workspace: Path) -> Path:
     folder = workspace / uuid.uuid4().hex
-    folder.mkdir()
+    make_folder(folder)
     return folder
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from hgmem_core import __version__
+from pipelines.files import create_file, make_folder
 from pipelines.store import Store, StoreError
 
 WITHHELD = "(withheld)"
@@ -220,8 +221,8 @@ def log_path(store: Store, started_at: datetime) -> Path:
 
 def _create(path: Path) -> IO[str]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("x", encoding="utf-8")
+        make_folder(path.parent, exist_ok=True)
+        return create_file(path).open("w", encoding="utf-8")
     except OSError as error:
         raise StoreError(
             f"the job's log {path} cannot be written: {error.strerror}; make its folder writable and give it room"

@@ -60,7 +60,7 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
     """
     # Absolute, because workers may stand in another folder.
     root = Path(config.store.root).absolute()
-    store = Store.make(root, config.store.buckets, log_bytes(_paths(config)))
+    store = Store.make(root, config.store.buckets, log_bytes(_paths(config)), config.store.mode)
     with hold_lease(store, what, began_at) as lease, open_job_log(what, log_path(store, began_at)) as log:
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
         if lease.taken_from:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hgmem_core.ids import bucket_of
+from pipelines.files import create_file
 
 SPILL_BYTES = 64 << 20
 """Rows held in memory before they are written to files."""
@@ -86,7 +87,7 @@ class Spill:
 
     def _write(self, path: Path, held: Mapping[int, Sequence[pa.Table]]) -> None:
         schema = next(iter(held.values()))[0].schema.with_metadata({_BUCKETS: json.dumps(list(held))})
-        with pa.ipc.new_file(path, schema) as writer:
+        with pa.ipc.new_file(create_file(path), schema) as writer:
             for tables in held.values():
                 [batch] = pa.concat_tables(tables).combine_chunks().to_batches()
                 writer.write_batch(batch.replace_schema_metadata(schema.metadata))

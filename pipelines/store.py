@@ -34,14 +34,17 @@ from hgmem_core.schemas import SCHEMA_VERSION
 from pipelines.files import (
     Payload,
     StoreError,
+    create_file,
     create_json,
     damage_of,
     dump,
     file_sha256,
+    make_folder,
     open_arrow,
     read_as,
     read_sealed,
     seal,
+    set_privacy,
     write_file,
 )
 from pipelines.hosts import host_id, is_gone
@@ -155,13 +158,15 @@ class Store:
         return cls(Path(root), read_as(_About, path).buckets)
 
     @classmethod
-    def make(cls, root: str | Path, buckets: int, log_bytes: int = 0) -> "Store":
+    def make(cls, root: str | Path, buckets: int, log_bytes: int = 0, file_mode: int = 0o600) -> "Store":
         """Open the store at `root`, or make one with `buckets` buckets.
 
         Args:
             root: Where.
             buckets: How many; 0 means those it has, or, of a new one, as many as suit its first logs.
             log_bytes: How much text those hold.
+            file_mode: Permissions of the files of a new one, such as 0o640; its folders can be searched by whoever may
+                read. To change them later, change those of all its files and folders.
 
         Raises:
             StoreError: The store there has another number of buckets, or the place cannot be written.
@@ -170,6 +175,8 @@ class Store:
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
             if not path.exists():
+                with suppress(PermissionError):  # a folder of another user, who decided who may see what is in it
+                    set_privacy(Path(root), file_mode | (file_mode & 0o444) >> 2)
                 with suppress(FileExistsError):  # another maker was first; its number of buckets is checked below
                     create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets or _suiting(log_bytes)})
         except OSError as error:
@@ -212,7 +219,7 @@ class Store:
             about: What else the manifest holds.
         """
         manifest = seal({**about, "files": listed})
-        (draft / "manifest.json").write_text(dump(manifest))
+        create_file(draft / "manifest.json").write_text(dump(manifest))
         while not _moved(draft, folder):
             found = self.find(folder)
             if found is not None and found.damage() is None:
@@ -238,7 +245,8 @@ class Store:
 
     def write_json(self, path: Path, content: Mapping[str, Any], replace: bool = False) -> None:
         """Create a JSON file of the store whole, or put it in the place of one; see `pipelines.files.create_json`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._check_root()
+        make_folder(path.parent, exist_ok=True)
         create_json(path, content, replace)
 
     def remove_file(self, path: Path) -> None:
@@ -259,11 +267,20 @@ class Store:
     def workspace(self) -> Iterator[Path]:
         """Give a fresh folder under `tmp/` and remove what is left of it."""
         folder = self.root / "tmp" / f"{host_id()}-{os.getpid()}-{_RUN}-{uuid.uuid4().hex}"
-        folder.mkdir(parents=True)
+        self._check_root()
+        make_folder(folder)
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _check_root(self) -> None:
+        """Refuse to write to a store that vanished: with folders made anew, a part of it would look like the whole."""
+        if not self.root.is_dir():
+            raise StoreError(
+                f"{self.root} is gone: it was removed, renamed or unmounted while this process worked on it; bring it "
+                "back and run this again"
+            )
 
     def sweep(self) -> None:
         """Remove what runs left under `tmp/`: of this host if their process is gone, of others if untouched for a day.
@@ -301,7 +318,7 @@ def _suiting(log_bytes: int) -> int:
 
 def _moved(draft: Path, folder: Path) -> bool:
     """Give a folder its final name, or return False if something has it already."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent, exist_ok=True)
     try:
         draft.rename(folder)
     except FileNotFoundError:
