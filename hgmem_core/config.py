@@ -143,6 +143,9 @@ class ImportConfig(Section):
     """Of a longer action or observation of an agent's run, only its two ends are kept."""
     max_reject_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.02
     """An import in which a larger share of the rows is rejected fails and keeps nothing."""
+    redact: list[Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] = []
+    """Functions from str to str that every text goes through before it is kept, in order: `module:function`, such as
+    `hgmem_core.redaction:emails` and `hgmem_core.redaction:phones`."""
 
 
 class EncoderConfig(Section):

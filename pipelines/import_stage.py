@@ -33,6 +33,7 @@ from hgmem_core.turns import messages_table, number_equals
 from pipelines.files import RESTORE, StoreError, file_sha256, make_folder, write_file
 from pipelines.imports import Import, digests_name, digests_table, part_name, parts_json, read_imports
 from pipelines.log_files import check_columns, expand_paths, open_rows
+from pipelines.redaction import Redactor, identities_of
 from pipelines.run import Run
 from pipelines.spill import RowKind, Spill, spilled
 from pipelines.store import Output, Store
@@ -211,11 +212,12 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
 def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[LogFile]:
     listed = [(path, one) for one in inputs for path in expand_paths(one.paths)]
     labels = _labels([path for path, _ in listed])
+    hooks = identities_of(config.redact)
     files = []
     for (path, one), label in zip(listed, labels, strict=True):
         check_columns(path, one)
         longest = config.max_step_chars if one.format in TRAJECTORY_IMPORTERS else config.max_turn_chars
-        settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(longest)])
+        settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(longest), *hooks])
         files.append(LogFile(os.path.abspath(path), label, file_sha256(Path(path)), settings, one))
     return files
 
@@ -282,12 +284,12 @@ class Shuffle:
         }
 
     def _results(self, file: LogFile) -> Iterator[Message | AgentRun | Dropped]:
-        """Yield a result for each row of a file."""
-        rows = open_rows(file.path, file.input)
+        """Yield a result for each row of a file, without what is to be redacted."""
+        rows, redacted = open_rows(file.path, file.input), Redactor(self.config.redact)
         if file.kind == "messages":
-            yield from IMPORTERS[file.input.format](rows, file.input)
+            yield from map(redacted, IMPORTERS[file.input.format](rows, file.input))
             return
-        for result in TRAJECTORY_IMPORTERS[file.input.format](rows, file.input):
+        for result in map(redacted, TRAJECTORY_IMPORTERS[file.input.format](rows, file.input)):
             yield cut_long_texts(result, self.config.max_step_chars) if isinstance(result, AgentRun) else result
 
     def _table(self, kind: RowKind, results: Sequence[Message | AgentRun | Dropped], row: int) -> pa.Table:
