@@ -117,12 +117,16 @@ class VllmEngineConfig(Section):
     """Given to vLLM as they are."""
 
 
+MOST_BUCKETS = 65_536
+"""Of a store."""
+
+
 class StoreConfig(Section):
     """Where the store lives and how it is cut."""
 
     root: str = "store"
-    buckets: Annotated[int, Field(ge=0, le=65_536)] = 0
-    """Fixed when the store is made; 0 takes those of the store, for a new one 8 to 4,096 by the size of its logs."""
+    buckets: Annotated[int, Field(ge=0, le=MOST_BUCKETS)] = 0
+    """Of a new store; `jobs.rebucket` changes them. 0: those it has, for a new one 8 to 4,096 by its logs' size."""
     keep_versions: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """At the end of a rebuild, versions beyond the newest so many are removed; 0 keeps all."""
     file_mode: Annotated[str, Field(pattern="^0?6[046][04]$")] = "0600"

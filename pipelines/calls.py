@@ -82,7 +82,7 @@ class Calls:
         """
         self._store = store
         self._refused = f"{_REFUSED}{job}-"
-        self._folder = store.root / "calls" / f"bucket-{bucket:06d}"
+        self._folder = calls_folder(store, bucket)
         self._config = config
         self._read: set[Path] = set()
         self._replies: dict[tuple[str, str], Reply] = {}
@@ -104,14 +104,9 @@ class Calls:
             rows["" if one.reply.refusal is None else self._refused][key] = _row(one, key[1])
         for prefix, own in rows.items():
             if own:
-                self._write(prefix, conform(pa.Table.from_pylist(list(own.values()), CALL.arrow), CALL))
+                table = conform(pa.Table.from_pylist(list(own.values()), CALL.arrow), CALL)
+                keep_calls(self._store, self._folder, table, prefix)
 
-    def _write(self, prefix: str, table: pa.Table) -> None:
-        with self._store.workspace() as draft:
-            written = draft / "calls.parquet"
-            name = write_file(written, table)["sha256"]
-            make_folder(self._folder, exist_ok=True)
-            written.replace(self._folder / f"{prefix}{name}.parquet")
 
     def ask(
         self, chat: ChatModel, requests: Sequence[Request], known: Container[int]
@@ -159,6 +154,20 @@ class Calls:
                 row["answer"], row["reasoning"], row["finish_reason"], row["prompt_tokens"], row["completion_tokens"],
                 row["thinking_tokens"], row["seconds"], row["refusal"],
             )  # fmt: skip
+
+
+def calls_folder(store: Store, bucket: int) -> Path:
+    """Return where the answers of a bucket lie, or would."""
+    return store.root / "calls" / f"bucket-{bucket:06d}"
+
+
+def keep_calls(store: Store, folder: Path, table: pa.Table, prefix: str = "") -> Path:
+    """Write rows of CALL to a file of their own, named by its content, and return it."""
+    with store.workspace() as draft:
+        written = draft / "calls.parquet"
+        name = write_file(written, table)["sha256"]
+        make_folder(folder, exist_ok=True)
+        return written.replace(folder / f"{prefix}{name}.parquet")
 
 
 def is_sound(path: Path) -> bool:

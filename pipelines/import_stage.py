@@ -122,7 +122,7 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         _shuffle(run, again, one.entry.identity, one)
     if not new:
         return Imported(None, 0, len(files), {}, 0, time.perf_counter() - began, mended=len(lost))
-    identity = digest_of_parts([str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)])
+    identity = import_identity(store.buckets, [file.key for file in new])
     output, counts = _shuffle(run, Shuffle(store, new, config, ingested_at), identity)
     run.lease.check()
     run.progress.finish("import")
@@ -144,6 +144,11 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         mended=len(lost),
         trajectories=output.manifest.get("trajectories", 0),
     )
+
+
+def import_identity(buckets: int, keys: Sequence[str]) -> str:
+    """Return the name of the output of an import of files, by their keys, into so many buckets."""
+    return digest_of_parts([str(IMPORT_REVISION), str(buckets), *keys])
 
 
 @dataclass(slots=True)
@@ -265,7 +270,7 @@ class Shuffle:
     def read_file(self, workspace: Path, number: int) -> dict[str, Any]:
         """Read the file of that number into a spill; return its folder, its buckets and what became of its rows."""
         file = self.files[number]
-        folder = _fresh_folder(workspace)
+        folder = fresh_folder(workspace)
         spill = Spill(folder, self.store.buckets)
         results = self._results(file)
         base = Path(file.path).name
@@ -302,7 +307,7 @@ class Shuffle:
 
     def gather(self, workspace: Path, spills: Mapping[int, Sequence[str]], bucket: int) -> dict[str, Any]:
         """Write what a bucket's spills hold of it; return the folder, its files, and the import's parts of it."""
-        folder = _fresh_folder(workspace)
+        folder = fresh_folder(workspace)
         folders = [workspace / name for name in spills[bucket]]
         files: dict[str, pa.Table] = {}
         parts: dict[RowKind, dict[str, Any]] = {}
@@ -323,7 +328,8 @@ class Shuffle:
         return {"folder": folder.name, "files": listed, "parts": parts}
 
 
-def _fresh_folder(workspace: Path) -> Path:
+def fresh_folder(workspace: Path) -> Path:
+    """Make a folder of a name that nothing else has."""
     folder = workspace / uuid.uuid4().hex
     make_folder(folder)
     return folder

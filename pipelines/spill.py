@@ -38,7 +38,7 @@ class Spill:
         self.reasons: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         """The reasons of rejected rows alone."""
-        self._folder = folder
+        self.folder = folder
         self._buckets = buckets
         self._bucket_of: dict[str, int] = {}
         self._held: dict[tuple[str, int], list[pa.Table]] = {}
@@ -81,7 +81,7 @@ class Spill:
         for kind in KINDS:
             held = {bucket: self._held.pop((kind, bucket)) for found, bucket in sorted(self._held) if found == kind}
             if held:
-                self._write(self._folder / f"{kind}-{self._flushes:05d}.arrow", held)
+                self._write(self.folder / f"{kind}-{self._flushes:05d}.arrow", held)
         self._flushes += 1
         self._held_bytes = 0
 

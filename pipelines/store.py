@@ -153,7 +153,8 @@ class Store:
         if version != SCHEMA_VERSION:
             raise StoreError(
                 f"{root} has tables of version {version}; this software reads {SCHEMA_VERSION}: "
-                "rebuild the store from its logs under a new root"
+                "rebuild the store from its logs under a new root, with "
+                "`python -m jobs.rebuild CONFIG --set store.root=NEW`"
             )
         return cls(Path(root), read_as(_About, path).buckets)
 
@@ -185,7 +186,8 @@ class Store:
         if buckets not in (0, store.buckets):
             raise StoreError(
                 f"{root} was made with {store.buckets} buckets, the configuration says {buckets}: "
-                f"set store.buckets={store.buckets}, or build a new store under another root"
+                f"set store.buckets={store.buckets}, or change the store with "
+                f"`python -m jobs.rebucket CONFIG --buckets {buckets}`"
             )
         return store
 
