@@ -127,17 +127,26 @@ def damage_of(path: Path, listed: Mapping[str, Any] | None, contents: bool = Tru
 
 
 def read_as(model: type[Model], path: Path, advice: str = RESTORE) -> Model:
-    """Read a JSON file of the shape that `model` describes.
+    """Read a JSON file of the shape that `model` describes; where it has a checksum, that is compared.
 
     Raises:
         StoreError: The file holds something else; names the file and ends with `advice`.
     """
+    content = path.read_bytes()
     try:
-        return model.model_validate_json(path.read_bytes())
+        found = model.model_validate_json(content)
+        if _is_altered(content):
+            raise StoreError(f"{path} is damaged: it does not say what was written; {advice}")
+        return found
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise StoreError(f"{path} is damaged: {where + ': ' if where else ''}{first['msg']}; {advice}") from error
+
+
+def _is_altered(content: bytes) -> bool:
+    tree = json.loads(content)
+    return isinstance(tree, dict) and "checksum" in tree and tree != seal(tree)
 
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,8 +174,8 @@ def create_json(path: Path, content: Mapping[str, Any], replace: bool = False) -
         replace: Whether to put it in the place of a file that is there; for a damaged one.
     """
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    create_file(draft).write_text(dump(content))
     try:
+        create_file(draft).write_text(dump(content))
         if replace:
             draft.replace(path)
         else:

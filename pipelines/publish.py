@@ -16,7 +16,7 @@ from hgmem_core.skill_index import SKILL_INDEX_REVISION
 from hgmem_core.skill_recipes import SKILL_RECIPES
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.engine import Indexes
-from pipelines.files import read_sealed, seal
+from pipelines.files import read_sealed
 from pipelines.store import Output, Store
 from pipelines.versions import RELATION_LAYOUTS, Pointer, Version, manifest_path, pointers, version_id
 
@@ -184,10 +184,10 @@ def _why_kept(history: list[Pointer], version: str, imports: int) -> str | None:
 
 def _write_manifest(store: Store, path: Path, manifest: Mapping[str, Any]) -> None:
     try:
-        store.write_json(path, seal(manifest))
+        store.write_json(path, manifest)
     except FileExistsError:
         if not _lists(path, manifest):
-            store.write_json(path, seal(manifest), replace=True)
+            store.write_json(path, manifest, replace=True)
 
 
 def _lists(path: Path, manifest: Mapping[str, Any]) -> bool:

@@ -179,7 +179,8 @@ class Store:
                 with suppress(PermissionError):  # a folder of another user, who decided who may see what is in it
                     set_privacy(Path(root), file_mode | (file_mode & 0o444) >> 2)
                 with suppress(FileExistsError):  # another maker was first; its number of buckets is checked below
-                    create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets or _suiting(log_bytes)})
+                    about = {"schema_version": SCHEMA_VERSION, "buckets": buckets or _suiting(log_bytes)}
+                    create_json(path, seal(about))
         except OSError as error:
             raise StoreError(f"cannot make a store at {root}: {error}") from error
         store = cls.open(root)
@@ -246,10 +247,10 @@ class Store:
             folder.rename(aside / folder.name)
 
     def write_json(self, path: Path, content: Mapping[str, Any], replace: bool = False) -> None:
-        """Create a JSON file of the store whole, or put it in the place of one; see `pipelines.files.create_json`."""
+        """Create a sealed JSON file of the store whole, or replace one; see `create_json` of `pipelines.files`."""
         self._check_root()
         make_folder(path.parent, exist_ok=True)
-        create_json(path, content, replace)
+        create_json(path, seal(content), replace)
 
     def remove_file(self, path: Path) -> None:
         """Remove a single file of the store, if it is there."""

@@ -269,6 +269,7 @@ def open_version(store: Store, version: str | None = None) -> Version:
         VersionError: There is no such version, its manifest is damaged, or it needs other software than this.
         StoreError: The pointer is damaged.
     """
+    asked = "" if version is not None else f", which {store.root / 'current'} names as the current one"
     if version is None:
         current = current_version(store)
         if current is None:
@@ -277,7 +278,7 @@ def open_version(store: Store, version: str | None = None) -> Version:
     path = manifest_path(store, version)
     if not re.fullmatch(VERSION_ID, version) or not path.is_file():
         known = ", ".join(store.version_ids()) or "none"
-        raise VersionError(f"{store.root} has no version {version!r}; it has {known}")
+        raise VersionError(f"{store.root} has no version {version!r}{asked}; it has {known}")
     return Version(store, _checked_manifest(path, version))
 
 
