@@ -107,7 +107,6 @@ class Calls:
                 table = conform(pa.Table.from_pylist(list(own.values()), CALL.arrow), CALL)
                 keep_calls(self._store, self._folder, table, prefix)
 
-
     def ask(
         self, chat: ChatModel, requests: Sequence[Request], known: Container[int]
     ) -> Iterator[tuple[list[int], Reply]]:

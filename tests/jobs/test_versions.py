@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from jobs import query, versions
+from jobs import query, rebucket, versions
 from jobs.terminal import run_job
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 
@@ -106,3 +106,15 @@ def test_what_cannot_be_done_is_refused_in_one_message(job, store, arguments, co
 def test_a_folder_that_is_no_store_is_refused(job, tmp_path):
     code, _, err = job(versions, tmp_path, "list")
     assert (code, "is no store" in err) == (1, True)
+
+
+def test_other_buckets_are_told_and_asked_for_in_the_configuration(job, store, tmp_path):
+    config = tmp_path / "memory.toml"
+    config.write_text(f'[store]\nroot = "{store}"\nbuckets = 3\n')
+    found = json.loads(job(rebucket, config, "--buckets", 5, "--json")[1])
+    assert (found["before"], found["after"], found["imports"], found["rows"]) == (3, 5, 2, 24)
+    code, out, _ = job(rebucket, config, "--buckets", 5)
+    assert code == 0
+    assert f"set store.buckets = 5 in {config}" in out
+    code, _, err = job(rebucket, config, "--buckets", 0)
+    assert (code, "--buckets: 0 is not between 1" in err) == (2, True)
