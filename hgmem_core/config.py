@@ -119,16 +119,29 @@ class VllmEngineConfig(Section):
     """Given to vLLM as they are."""
 
 
+MOST_BUCKETS = 65_536
+"""Of a store."""
+
+
 class StoreConfig(Section):
     """Where the store lives and how it is cut."""
 
     root: str = "store"
     """A folder, or an address in object storage such as `s3://bucket/store`."""
-    buckets: Annotated[int, Field(ge=0, le=65_536)] = 0
-    """Fixed when the store is made; 0 takes those of the store, for a new one 8 to 4,096 by the size of its logs."""
+    buckets: Annotated[int, Field(ge=0, le=MOST_BUCKETS)] = 0
+    """Of a new store; `jobs.rebucket` changes them. 0: those it has, for a new one 8 to 4,096 by its logs' size."""
+    keep_versions: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """At the end of a rebuild, versions beyond the newest so many are removed; 0 keeps all."""
+    file_mode: Annotated[str, Field(pattern="^0?6[046][04]$")] = "0600"
+    """Permissions of the files of a new store, octal, such as 0640 for a group; who may read may enter its folders."""
     cache: str = ""
     """Of a store in object storage: the folder for copies of what is used, on every machine; empty for
     `hgmem/stores` in the user's cache folder."""
+
+    @property
+    def mode(self) -> int:
+        """The permissions as a number."""
+        return int(self.file_mode, 8)
 
 
 class ImportConfig(Section):
@@ -140,6 +153,9 @@ class ImportConfig(Section):
     """Of a longer action or observation of an agent's run, only its two ends are kept."""
     max_reject_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.02
     """An import in which a larger share of the rows is rejected fails and keeps nothing."""
+    redact: list[Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] = []
+    """Functions from str to str that every text goes through before it is kept, in order: `module:function`, such as
+    `hgmem_core.redaction:emails` and `hgmem_core.redaction:phones`."""
 
 
 class EncoderConfig(Section):

@@ -80,7 +80,8 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
     look_at_answers(run, config, watch.report, watch.report.outcomes)
     run.lease.check()
     outcomes, made_by = watch.report.outcomes, None if tuned is None else tuned.identity
-    published = publish(store, indexes, config, encoder.identity, outcomes, imports[-1].number, made_by)
+    last = imports[-1].number
+    published = publish(store, indexes, config, encoder.identity, outcomes, last, made_by, run.began_at)
     Pieces(store).clear()
     drop_refused(store)
     turns, trajectories, skills = (

@@ -82,7 +82,7 @@ class Calls:
         """
         self._store = store
         self._refused = f"{_REFUSED}{job}-"
-        self._folder = store.root / "calls" / f"bucket-{bucket:06d}"
+        self._folder = calls_folder(store, bucket)
         self._config = config
         self._read: set[Path] = set()
         self._replies: dict[tuple[str, str], Reply] = {}
@@ -104,13 +104,8 @@ class Calls:
             rows["" if one.reply.refusal is None else self._refused][key] = _row(one, key[1])
         for prefix, own in rows.items():
             if own:
-                self._write(prefix, conform(pa.Table.from_pylist(list(own.values()), CALL.arrow), CALL))
-
-    def _write(self, prefix: str, table: pa.Table) -> None:
-        with self._store.workspace() as draft:
-            written = draft / "calls.parquet"
-            name = write_file(written, table)["sha256"]
-            self._store.put(written, self._folder / f"{prefix}{name}.parquet")
+                table = conform(pa.Table.from_pylist(list(own.values()), CALL.arrow), CALL)
+                keep_calls(self._store, self._folder, table, prefix)
 
     def ask(
         self, chat: ChatModel, requests: Sequence[Request], known: Container[int]
@@ -158,6 +153,21 @@ class Calls:
                 row["answer"], row["reasoning"], row["finish_reason"], row["prompt_tokens"], row["completion_tokens"],
                 row["thinking_tokens"], row["seconds"], row["refusal"],
             )  # fmt: skip
+
+
+def calls_folder(store: Store, bucket: int) -> Path:
+    """Return where the answers of a bucket lie, or would."""
+    return store.root / "calls" / f"bucket-{bucket:06d}"
+
+
+def keep_calls(store: Store, folder: Path, table: pa.Table, prefix: str = "") -> Path:
+    """Write rows of CALL to a file of their own, named by its content, and return it."""
+    with store.workspace() as draft:
+        written = draft / "calls.parquet"
+        name = write_file(written, table)["sha256"]
+        path = folder / f"{prefix}{name}.parquet"
+        store.put(written, path)
+        return path
 
 
 def is_sound(path: Path) -> bool:

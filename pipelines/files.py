@@ -1,8 +1,13 @@
-"""Files of a store: written once, listed with size and sha256, and looked at before they are believed."""
+"""Files of a store: written once, listed with size and sha256, and looked at before they are believed.
+
+What is made is as private as the folder that it lies in, whatever the umask of the process is: so all that is in a
+store is as private as its root, on whatever machine it was made.
+"""
 
 import hashlib
 import json
 import os
+import stat
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,8 +37,45 @@ class StoreError(RuntimeError):
     """The store cannot be used as asked: says what, where, and what to do."""
 
 
+def make_folder(path: Path, exist_ok: bool = False) -> None:
+    """Make a folder, and those above it that are missing, each as private as the one that it lies in.
+
+    Raises:
+        FileExistsError: It is there, and `exist_ok` does not allow that; or it is no folder.
+    """
+    if not path.parent.is_dir():
+        make_folder(path.parent, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        if not (exist_ok and path.is_dir()):
+            raise
+        return
+    set_privacy(path, _permissions(path.parent))
+
+
+def set_privacy(folder: Path, permissions: int) -> None:
+    """Set who may do what with a folder; what it passes on to what is made in it, such as its group, stays."""
+    folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~0o777 | permissions)
+
+
+def create_file(path: Path) -> Path:
+    """Create an empty file, or empty one, as private as its folder, and return its path for whoever writes it."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.fchmod(file, _permissions(path.parent) & 0o666)
+    finally:
+        os.close(file)
+    return path
+
+
+def _permissions(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode) & 0o777
+
+
 def write_file(path: Path, payload: Payload) -> dict[str, Any]:
     """Write one file and return its size in bytes and its sha256."""
+    create_file(path)
     if isinstance(payload, bytes):
         path.write_bytes(payload)
     elif path.suffix == ".arrow":
@@ -85,17 +127,26 @@ def damage_of(path: Path, listed: Mapping[str, Any] | None, contents: bool = Tru
 
 
 def read_as(model: type[Model], path: Path, advice: str = RESTORE) -> Model:
-    """Read a JSON file of the shape that `model` describes.
+    """Read a JSON file of the shape that `model` describes; where it has a checksum, that is compared.
 
     Raises:
         StoreError: The file holds something else; names the file and ends with `advice`.
     """
+    content = path.read_bytes()
     try:
-        return model.model_validate_json(path.read_bytes())
+        found = model.model_validate_json(content)
+        if _is_altered(content):
+            raise StoreError(f"{path} is damaged: it does not say what was written; {advice}")
+        return found
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise StoreError(f"{path} is damaged: {where + ': ' if where else ''}{first['msg']}; {advice}") from error
+
+
+def _is_altered(content: bytes) -> bool:
+    tree = json.loads(content)
+    return isinstance(tree, dict) and "checksum" in tree and tree != seal(tree)
 
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,8 +174,8 @@ def create_json(path: Path, content: Mapping[str, Any], replace: bool = False) -
         replace: Whether to put it in the place of a file that is there; for a damaged one.
     """
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    draft.write_text(dump(content))
     try:
+        create_file(draft).write_text(dump(content))
         if replace:
             draft.replace(path)
         else:

@@ -31,10 +31,11 @@ from hgmem_core.tombstones import FORGOTTEN
 from hgmem_core.trajectories import IMPORTED_RUN, cut_long_texts, number_equal_runs, trajectories_table
 from hgmem_core.trajectories import Run as AgentRun
 from hgmem_core.turns import messages_table, number_equals
-from pipelines.files import RESTORE, StoreError, file_sha256, write_file
+from pipelines.files import RESTORE, StoreError, file_sha256, make_folder, write_file
 from pipelines.forgotten_rows import Keeping, by_log_row, is_imported, without_left_out
 from pipelines.imports import Import, digests_name, digests_table, part_name, parts_json, read_imports
 from pipelines.log_files import LogFileError, absolute, check_columns, expand_paths, file_of, open_rows
+from pipelines.redaction import Redactor, identities_of
 from pipelines.run import Run
 from pipelines.spill import RowKind, Spill, spilled
 from pipelines.store import Output, Store
@@ -126,8 +127,7 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         _shuffle(run, again, one.entry.identity, one)
     if not new:
         return Imported(None, 0, len(files), {}, 0, time.perf_counter() - began, mended=len(lost))
-    deciding = [str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)]
-    identity = digest_of_parts([*deciding, *([f"tombstones {number}"] if number else [])])
+    identity = import_identity(store.buckets, [file.key for file in new], number)
     keeping = Keeping.of(store, [file.key for file in new], imports, number)
     output, counts = _shuffle(run, Shuffle(store, new, config, ingested_at, keeping), identity)
     run.lease.check()
@@ -151,6 +151,18 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         mended=len(lost),
         trajectories=output.manifest.get("trajectories", 0),
     )
+
+
+def import_identity(buckets: int, keys: Sequence[str], tombstones: int) -> str:
+    """Return the name of the output of an import of files, by their keys, into so many buckets.
+
+    Args:
+        buckets: Of the store.
+        keys: What each file is known by.
+        tombstones: The number of the last tombstone file that the import knows.
+    """
+    left_out = [f"tombstones {tombstones}"] if tombstones else []
+    return digest_of_parts([str(IMPORT_REVISION), str(buckets), *keys, *left_out])
 
 
 @dataclass(slots=True)
@@ -194,7 +206,7 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
             run.progress.advance("import", sum(read["outcomes"].values()))
         _refuse_many_rejects(counts.outcomes, counts.faults, shuffle.config)
         draft = folder / "output"
-        draft.mkdir()
+        make_folder(draft)
         listed: dict[str, Any] = {}
         parts: dict[RowKind, dict[str, dict[str, Any]]] = {"messages": {}, "runs": {}}
         spills = {bucket: [folders[number] for number in sorted(numbers)] for bucket, numbers in buckets.items()}
@@ -227,6 +239,7 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
 def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[LogFile]:
     listed = [(path, one) for one in inputs for path in expand_paths(one.paths)]
     labels = _labels([path for path, _ in listed])
+    hooks = identities_of(config.redact)
     files = []
     for (path, one), label in zip(listed, labels, strict=True):
         file = file_of(path)
@@ -235,7 +248,7 @@ def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[LogFile]
         except LogFileError as error:
             raise LogFileError(str(error).replace(file, path)) from error
         longest = config.max_step_chars if one.format in TRAJECTORY_IMPORTERS else config.max_turn_chars
-        settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(longest)])
+        settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(longest), *hooks])
         files.append(LogFile(absolute(path), label, file_sha256(Path(file)), settings, one))
     return files
 
@@ -285,7 +298,7 @@ class Shuffle:
     def read_file(self, workspace: Path, number: int) -> dict[str, Any]:
         """Read the file of that number into a spill; return its folder, its buckets and what became of its rows."""
         file = self.files[number]
-        folder = _fresh_folder(workspace)
+        folder = fresh_folder(workspace)
         spill = Spill(folder, self.store.buckets)
         results = self._results(file)
         base = Path(file.path).name
@@ -304,12 +317,12 @@ class Shuffle:
         }
 
     def _results(self, file: LogFile) -> Iterator[Message | AgentRun | Dropped]:
-        """Yield a result for each row of a file."""
-        rows = open_rows(file_of(file.path), file.input)
+        """Yield a result for each row of a file, without what is to be redacted."""
+        rows, redacted = open_rows(file_of(file.path), file.input), Redactor(self.config.redact)
         if file.kind == "messages":
-            yield from IMPORTERS[file.input.format](rows, file.input)
+            yield from map(redacted, IMPORTERS[file.input.format](rows, file.input))
             return
-        for result in TRAJECTORY_IMPORTERS[file.input.format](rows, file.input):
+        for result in map(redacted, TRAJECTORY_IMPORTERS[file.input.format](rows, file.input)):
             yield cut_long_texts(result, self.config.max_step_chars) if isinstance(result, AgentRun) else result
 
     def _table(self, kind: RowKind, results: Sequence[Message | AgentRun | Dropped], row: int) -> pa.Table:
@@ -322,7 +335,7 @@ class Shuffle:
 
     def gather(self, workspace: Path, spills: Mapping[int, Sequence[str]], bucket: int) -> dict[str, Any]:
         """Write what a bucket's spills hold of it; return the folder, its files, and the import's parts of it."""
-        folder = _fresh_folder(workspace)
+        folder = fresh_folder(workspace)
         folders = [workspace / name for name in spills[bucket]]
         files: dict[str, pa.Table] = {}
         parts: dict[RowKind, dict[str, Any]] = {}
@@ -353,9 +366,10 @@ class Shuffle:
         return {"folder": folder.name, "files": listed, "parts": parts, "changes": changes}
 
 
-def _fresh_folder(workspace: Path) -> Path:
+def fresh_folder(workspace: Path) -> Path:
+    """Make a folder of a name that nothing else has."""
     folder = workspace / uuid.uuid4().hex
-    folder.mkdir()
+    make_folder(folder)
     return folder
 
 

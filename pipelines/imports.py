@@ -31,6 +31,15 @@ class Part(BaseModel, frozen=True, strict=True):
     digest: str
 
 
+class Cut(BaseModel, frozen=True, strict=True):
+    """An import in other buckets: what its entry says of them once the store has so many; see `pipelines.rebucket`."""
+
+    buckets: int
+    identity: Annotated[str, Field(alias="import", pattern="^[0-9a-f]{32}$")]
+    parts: dict[int, Part]
+    runs: dict[int, Part] = {}
+
+
 class Entry(BaseModel, frozen=True, strict=True):
     """The content of `imports/000001.json`.
 
@@ -43,6 +52,7 @@ class Entry(BaseModel, frozen=True, strict=True):
         ingested_at: The time of the import, kept with every message and run.
         tombstones: The number of the last tombstone file that it knew: what those cover it left out.
         forgotten: How many rows of the logs that is.
+        recut: The import in another number of buckets, while the store changes to that.
     """
 
     identity: Annotated[str, Field(alias="import", pattern="^[0-9a-f]{32}$")]
@@ -53,6 +63,14 @@ class Entry(BaseModel, frozen=True, strict=True):
     ingested_at: datetime
     tombstones: int = 0
     forgotten: int = 0
+    recut: Cut | None = None
+
+    def in_buckets(self, buckets: int) -> "Entry":
+        """Return the entry of the import as it is cut in a store of so many buckets."""
+        cut = self.recut
+        if cut is None or cut.buckets != buckets:
+            return self
+        return self.model_copy(update={"identity": cut.identity, "parts": cut.parts, "runs": cut.runs})
 
     def parts_of(self, kind: RowKind) -> Mapping[int, Part]:
         """Return its messages or its runs, by bucket."""
@@ -223,7 +241,7 @@ def read_imports(store: Store) -> list[Import]:
     """
     imports: dict[str, Import] = {}
     for number, path in store.numbered("imports"):
-        entry = read_as(Entry, path)
+        entry = read_as(Entry, path).in_buckets(store.buckets)
         imports.setdefault(entry.identity, Import(number, path, entry, store.output_folder("import", entry.identity)))
     return list(imports.values())
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from hgmem_core import __version__
+from pipelines.files import create_file, make_folder
 from pipelines.store import Store, StoreError
 
 WITHHELD = "(withheld)"
@@ -123,6 +124,15 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionsPruned:
+    """So many versions and outputs were removed, and so many bytes with them."""
+
+    versions: int
+    outputs: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobFinished:
     """The job did what it should."""
 
@@ -148,6 +158,7 @@ Event: TypeAlias = (
     | BucketDone
     | Retried
     | Published
+    | VersionsPruned
     | JobFinished
     | JobFailed
 )
@@ -222,8 +233,8 @@ def open_store_log(what: str, store: Store, began_at: datetime) -> Iterator[JobL
 
 def _create(path: Path) -> IO[str]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("x", encoding="utf-8")
+        make_folder(path.parent, exist_ok=True)
+        return create_file(path).open("w", encoding="utf-8")
     except OSError as error:
         raise StoreError(
             f"the job's log {path} cannot be written: {error.strerror}; make its folder writable and give it room"

@@ -9,7 +9,7 @@ manifest last; what may be created only once is created there, by a conditional 
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from platformdirs import user_cache_path
 
 from hgmem_core.schemas import SCHEMA_VERSION
-from pipelines.files import damage_of, dump, seal
+from pipelines.files import damage_of, dump, make_folder, seal
 from pipelines.object_storage import ENDPOINT_VARIABLE, ObjectStorage, ObjectStorageError
 from pipelines.store import VERSION_ID, Output, Store, buckets_of
 
@@ -59,7 +59,7 @@ class MirroredStore(Store):
         """
         storage = ObjectStorage(url)
         if storage.get("store.json") is None:
-            about = dump({"schema_version": SCHEMA_VERSION, "buckets": buckets}).encode()
+            about = dump(seal({"schema_version": SCHEMA_VERSION, "buckets": buckets})).encode()
             if storage.create("store.json", about) and storage.create("store.json", about):
                 raise ObjectStorageError(
                     f"the server of {storage.url} does not know conditional writes (If-None-Match), without which two "
@@ -109,7 +109,7 @@ class MirroredStore(Store):
             if found is not None and found.damage() is None:
                 return found
             self.set_aside(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, exist_ok=True)
         for name in listed:
             (draft / name).replace(folder / name)
         return Output(folder.name, folder, manifest, self)
@@ -132,7 +132,7 @@ class MirroredStore(Store):
 
     def write_json(self, path: Path, content: Mapping[str, Any], replace: bool = False) -> None:
         """See `Store.write_json`."""
-        key, text = self._key(path), dump(content).encode()
+        key, text = self._key(path), dump(seal(content)).encode()
         if replace:
             self.storage.put(key, text)
         else:
@@ -172,6 +172,16 @@ class MirroredStore(Store):
     def version_ids(self) -> list[str]:
         """See `Store.version_ids`."""
         return sorted(name for name in self.storage.folders("versions/") if re.fullmatch(VERSION_ID, name))
+
+    def output_folders(self) -> Iterator[Path]:
+        """See `Store.output_folders`."""
+        for stage in sorted(self.storage.folders("outputs/")):
+            yield from (
+                self.root / "outputs" / stage / name for name in sorted(self.storage.folders(f"outputs/{stage}/"))
+            )
+
+    def _check_root(self) -> None:
+        """See `Store._check_root`: a mirror may be removed by anybody, and is made anew."""
 
     def numbered(self, kind: str) -> list[tuple[int, Path]]:
         """See `Store.numbered`; those that are not here yet are fetched."""

@@ -20,7 +20,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
 
-from pipelines.files import StoreError
+from pipelines.files import StoreError, create_file, make_folder
 
 if TYPE_CHECKING:
     from obstore.store import BackoffConfig
@@ -158,10 +158,10 @@ class ObjectStorage:
             found = self._found(key)
             if found is None:
                 return False
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent, exist_ok=True)
             draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
             try:
-                with draft.open("xb") as file:
+                with create_file(draft).open("wb") as file:
                     for chunk in found.stream(min_chunk_size=_CHUNK_BYTES):
                         file.write(chunk)
                 modified = found.meta["last_modified"].timestamp()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hgmem_core.skill_index import SKILL_INDEX_REVISION
 from hgmem_core.skill_recipes import SKILL_RECIPES
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.engine import Indexes
-from pipelines.files import read_sealed, seal
+from pipelines.files import read_sealed
 from pipelines.store import Output, Store
 from pipelines.versions import RELATION_LAYOUTS, Pointer, Version, manifest_path, pointers, version_id
 
@@ -45,6 +46,7 @@ def publish(
     outcomes: Mapping[str, Mapping[str, int]],
     imports: int,
     tuned: Mapping[str, Any] | None = None,
+    published_at: datetime | None = None,
 ) -> Published:
     """Make a version of the buckets' indexes, and the current one unless a newer or a chosen one is in place.
 
@@ -56,6 +58,7 @@ def publish(
         outcomes: What became of the rows of each stage.
         imports: The number of the last import that went into the outputs.
         tuned: What made its tuned vectors, if it has any; see `pipelines.tuned_vectors.Tuned`.
+        published_at: The time of the job, for the pointer.
     """
     turns, skills = (
         {bucket: own[stage] for bucket, own in sorted(indexes.items()) if stage in own}
@@ -83,7 +86,7 @@ def publish(
     }
     if skills:
         manifest["skills"] = _skills(store, skills)
-    return _advance(store, _write(store, manifest), imports)
+    return _advance(store, Pointer(version=_write(store, manifest), imports=imports, published_at=published_at))
 
 
 def publish_skills(
@@ -91,6 +94,7 @@ def publish_skills(
     skills: Mapping[int, Output],
     evolved: Mapping[str, Any],
     outcomes: Mapping[str, Mapping[str, int]],
+    published_at: datetime | None = None,
 ) -> Published:
     """Make a version that differs from the current one in its skills alone, and the current one.
 
@@ -99,6 +103,7 @@ def publish_skills(
         skills: The skill index of each bucket that has one.
         evolved: What the manifest is to say of how they were made.
         outcomes: What became of the rows of each stage since.
+        published_at: The time of the job, for the pointer.
     """
     store = version.store
     manifest = {name: value for name, value in version.manifest.items() if name not in ("version", "checksum")}
@@ -115,7 +120,8 @@ def publish_skills(
                 "took that one's place meanwhile; run this again to evolve that"
             )
             return Published(new, number, moved=False, kept=kept)
-        if store.claim("current", number + 1, current.model_copy(update={"version": new}).model_dump()):
+        pointer = current.model_copy(update={"version": new, "published_at": published_at})
+        if store.claim("current", number + 1, pointer.content()):
             return Published(new, number + 1, moved=True)
 
 
@@ -146,17 +152,18 @@ def _listed(store: Store, outputs: Mapping[int, Output]) -> dict[str, Any]:
     }
 
 
-def _advance(store: Store, version: str, imports: int) -> Published:
+def _advance(store: Store, pointer: Pointer) -> Published:
     """Move the pointer, unless it moved on meanwhile: the next number is free only if nothing was decided since."""
+    version = pointer.version
     while True:
         history = pointers(store)
         number, current = history[-1] if history else (0, None)
         if current is not None and current.version == version:
             return Published(version, number, moved=False)
-        kept = _why_kept([pointer for _, pointer in history], version, imports)
+        kept = _why_kept([one for _, one in history], version, pointer.imports)
         if kept:
             return Published(version, number, moved=False, kept=kept)
-        if store.claim("current", number + 1, Pointer(version=version, imports=imports).model_dump()):
+        if store.claim("current", number + 1, pointer.content()):
             return Published(version, number + 1, moved=True)
 
 
@@ -177,10 +184,10 @@ def _why_kept(history: list[Pointer], version: str, imports: int) -> str | None:
 
 def _write_manifest(store: Store, path: Path, manifest: Mapping[str, Any]) -> None:
     try:
-        store.write_json(path, seal(manifest))
+        store.write_json(path, manifest)
     except FileExistsError:
         if not _lists(path, manifest):
-            store.write_json(path, seal(manifest), replace=True)
+            store.write_json(path, manifest, replace=True)
 
 
 def _lists(path: Path, manifest: Mapping[str, Any]) -> bool:

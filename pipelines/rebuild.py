@@ -10,19 +10,25 @@ from pipelines.chat_model import ChatModel
 from pipelines.encoders import tuned_vectors
 from pipelines.engine import Choice
 from pipelines.import_stage import Imported, import_logs
+from pipelines.job_log import VersionsPruned
 from pipelines.progress import Progress
-from pipelines.run import open_run_with_model
-from pipelines.store import Store
+from pipelines.retention import Pruned, prune_held
+from pipelines.run import Run, open_run_with_model
+from pipelines.store import Store, StoreError
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A store, what was imported into it (None without inputs), the version that was published, and what ran."""
+    """A store, what was imported into it (None without inputs), the version that was published, and what ran.
+
+    `pruned` tells what was removed; None where every version is kept.
+    """
 
     store: Store
     imported: Imported | None
     built: Built
     engine: Choice
+    pruned: Pruned | None = None
 
 
 def rebuild(
@@ -48,4 +54,18 @@ def rebuild(
     tuned = tuned_vectors(config.encoder, encoder.identity)
     with open_run_with_model("rebuild", config, ingested_at, progress, chat) as (run, config, chat):
         imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
-        return Rebuilt(run.store, imported, build(run, config, encoder, tuned, chat), run.choice)
+        built = build(run, config, encoder, tuned, chat)
+        return Rebuilt(run.store, imported, built, run.choice, _retained(run, config.store.keep_versions))
+
+
+def _retained(run: Run, keep: int) -> Pruned | None:
+    """Remove what the settings keep no longer; the version that was built is there, whatever comes of it."""
+    if not keep:
+        return None
+    try:
+        pruned = prune_held(run.store, keep)
+    except StoreError as error:
+        run.progress.note(f"no version was removed: {error}")
+        return None
+    run.log.write(VersionsPruned(len(pruned.versions), pruned.outputs, pruned.bytes))
+    return pruned

@@ -32,6 +32,7 @@ class Run:
         lease: To be looked at before something is published.
         log: For machines.
         progress: For whoever watches.
+        began_at: When the job began, by its clock.
     """
 
     store: Store
@@ -41,6 +42,7 @@ class Run:
     lease: Lease
     log: JobLog
     progress: Progress
+    began_at: datetime
 
 
 @contextmanager
@@ -58,7 +60,8 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         LogFileError: A log does not exist.
         ClusterError: There is no Ray to be used.
     """
-    store = Store.make(config.store.root, config.store.buckets, log_bytes(_paths(config)), config.store.cache)
+    settings = config.store
+    store = Store.make(settings.root, settings.buckets, log_bytes(_paths(config)), settings.mode, settings.cache)
     with hold_lease(store, what, began_at) as lease, open_store_log(what, store, began_at) as log:
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
         if lease.taken_from:
@@ -72,7 +75,7 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         log.write(EngineChosen(choice.name, size))
         with _open_engine(config, store, choice, log, progress) as engine:
             importer = engine if store.shared else LocalEngine(config.run.workers)
-            yield Run(store, engine, importer, choice, lease, log, progress)
+            yield Run(store, engine, importer, choice, lease, log, progress, began_at)
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def evolve_skills(
         version = open_version(store)
         _check(version, encoder, recipe)
         indexes = {int(bucket): _index_of(version, bucket) for bucket in version.manifest["skills"]["buckets"]}
-        shown = _by_bucket(feedback, indexes, store.buckets) if feedback is not None else dict.fromkeys(indexes)
+        shown = _by_bucket(feedback, indexes, version.store_buckets) if feedback is not None else dict.fromkeys(indexes)
         job = EvolveJob(
             version, own, encoder.identity, indexes, shown, recipe, cycles, software_versions(), uuid.uuid4().hex
         )
@@ -133,6 +133,7 @@ def evolve_skills(
             {**indexes, **made},
             {"from": version.id, **job.settings, "feedback": _source(feedback, outcomes)},
             {**report.outcomes, "feedback": outcomes},
+            began_at,
         )
         Pieces(store).clear()
         drop_refused(store)

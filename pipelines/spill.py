@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hgmem_core.ids import bucket_of
+from pipelines.files import create_file
 
 SPILL_BYTES = 64 << 20
 """Rows held in memory before they are written to files."""
@@ -37,7 +38,7 @@ class Spill:
         self.reasons: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         """The reasons of rejected rows alone."""
-        self._folder = folder
+        self.folder = folder
         self._buckets = buckets
         self._bucket_of: dict[str, int] = {}
         self._held: dict[tuple[str, int], list[pa.Table]] = {}
@@ -80,13 +81,13 @@ class Spill:
         for kind in KINDS:
             held = {bucket: self._held.pop((kind, bucket)) for found, bucket in sorted(self._held) if found == kind}
             if held:
-                self._write(self._folder / f"{kind}-{self._flushes:05d}.arrow", held)
+                self._write(self.folder / f"{kind}-{self._flushes:05d}.arrow", held)
         self._flushes += 1
         self._held_bytes = 0
 
     def _write(self, path: Path, held: Mapping[int, Sequence[pa.Table]]) -> None:
         schema = next(iter(held.values()))[0].schema.with_metadata({_BUCKETS: json.dumps(list(held))})
-        with pa.ipc.new_file(path, schema) as writer:
+        with pa.ipc.new_file(create_file(path), schema) as writer:
             for tables in held.values():
                 [batch] = pa.concat_tables(tables).combine_chunks().to_batches()
                 writer.write_batch(batch.replace_schema_metadata(schema.metadata))

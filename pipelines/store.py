@@ -22,6 +22,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,14 +35,17 @@ from hgmem_core.schemas import SCHEMA_VERSION
 from pipelines.files import (
     Payload,
     StoreError,
+    create_file,
     create_json,
     damage_of,
     dump,
     file_sha256,
+    make_folder,
     open_arrow,
     read_as,
     read_sealed,
     seal,
+    set_privacy,
     write_file,
 )
 from pipelines.hosts import host_id, is_gone
@@ -146,6 +150,12 @@ class Store:
         """Say where it is."""
         return str(self.root)
 
+    def with_buckets(self, buckets: int) -> "Store":
+        """Return the same store as it is once its `store.json` says another number of buckets."""
+        other = copy(self)
+        other.buckets = buckets
+        return other
+
     @property
     def shared(self) -> Path | None:
         """The folder that whoever works on the store has to see; None where each has a mirror."""
@@ -164,13 +174,17 @@ class Store:
         return cls(Path(root).absolute(), buckets_of(Path(root), str(root)))
 
     @classmethod
-    def make(cls, root: str | Path, buckets: int, log_bytes: int = 0, cache: str = "") -> "Store":
+    def make(
+        cls, root: str | Path, buckets: int, log_bytes: int = 0, file_mode: int = 0o600, cache: str = ""
+    ) -> "Store":
         """Open the store at `root`, or make one with `buckets` buckets.
 
         Args:
             root: Where.
             buckets: How many; 0 means those it has, or, of a new one, as many as suit its first logs.
             log_bytes: How much text those hold.
+            file_mode: Permissions of the files of a new one on a disk, such as 0o640; its folders can be searched by
+                whoever may read. To change them later, change those of all its files and folders.
             cache: See `open`.
 
         Raises:
@@ -180,12 +194,13 @@ class Store:
         if is_url(root):
             store: Store = _mirrored().make_at(url_of(root), cache, suiting)
         else:
-            _make(Path(root), suiting)
+            _make(Path(root), suiting, file_mode)
             store = cls.open(root)
         if buckets not in (0, store.buckets):
             raise StoreError(
                 f"{root} was made with {store.buckets} buckets, the configuration says {buckets}: "
-                f"set store.buckets={store.buckets}, or build a new store under another root"
+                f"set store.buckets={store.buckets}, or change the store with "
+                f"`python -m jobs.rebucket CONFIG --buckets {buckets}`"
             )
         return store
 
@@ -230,7 +245,7 @@ class Store:
             about: What else the manifest holds.
         """
         manifest = seal({**about, "files": listed})
-        (draft / "manifest.json").write_text(dump(manifest))
+        create_file(draft / "manifest.json").write_text(dump(manifest))
         while not _moved(draft, folder):
             found = self.find(folder)
             if found is not None and found.damage() is None:
@@ -260,7 +275,7 @@ class Store:
 
     def put(self, draft: Path, path: Path) -> None:
         """Give a file of a workspace its final name."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, exist_ok=True)
         draft.replace(path)
 
     def share(self, path: Path) -> None:
@@ -276,9 +291,10 @@ class Store:
             path.unlink(missing_ok=True)
 
     def write_json(self, path: Path, content: Mapping[str, Any], replace: bool = False) -> None:
-        """Create a JSON file of the store whole, or put it in the place of one; see `pipelines.files.create_json`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        create_json(path, content, replace)
+        """Create a sealed JSON file of the store whole, or replace one; see `create_json` of `pipelines.files`."""
+        self._check_root()
+        make_folder(path.parent, exist_ok=True)
+        create_json(path, seal(content), replace)
 
     def remove_file(self, path: Path) -> None:
         """Remove a single file of the store, if it is there."""
@@ -289,15 +305,29 @@ class Store:
         names = (path.parent.name for path in self.root.glob("versions/*/manifest.json"))
         return sorted(name for name in names if re.fullmatch(VERSION_ID, name))
 
+    def output_folders(self) -> Iterator[Path]:
+        """Yield the folder of every output, finished or not, stage by stage."""
+        for stage in sorted((self.root / "outputs").glob("*")):
+            yield from sorted(stage.glob("*"))
+
     @contextmanager
     def workspace(self) -> Iterator[Path]:
         """Give a fresh folder under `tmp/` and remove what is left of it."""
         folder = self.root / "tmp" / f"{host_id()}-{os.getpid()}-{_RUN}-{uuid.uuid4().hex}"
-        folder.mkdir(parents=True)
+        self._check_root()
+        make_folder(folder)
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _check_root(self) -> None:
+        """Refuse to write to a store that vanished: with folders made anew, a part of it would look like the whole."""
+        if not self.root.is_dir():
+            raise StoreError(
+                f"{self.root} is gone: it was removed, renamed or unmounted while this process worked on it; bring it "
+                "back and run this again"
+            )
 
     def sweep(self) -> None:
         """Remove what runs left under `tmp/`: of this host if their process is gone, of others if untouched for a day.
@@ -339,18 +369,21 @@ def buckets_of(root: Path, name: str) -> int:
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{name} has tables of version {version}; this software reads {SCHEMA_VERSION}: "
-            "rebuild the store from its logs under a new root"
+            "rebuild the store from its logs under a new root, with "
+            "`python -m jobs.rebuild CONFIG --set store.root=NEW`"
         )
     return read_as(_About, path).buckets
 
 
-def _make(root: Path, buckets: int) -> None:
+def _make(root: Path, buckets: int, file_mode: int) -> None:
     path = root / "store.json"
     try:
         root.mkdir(parents=True, exist_ok=True)
         if not path.exists():
+            with suppress(PermissionError):  # a folder of another user, who decided who may see what is in it
+                set_privacy(root, file_mode | (file_mode & 0o444) >> 2)
             with suppress(FileExistsError):  # another maker was first; its number of buckets is checked later
-                create_json(path, {"schema_version": SCHEMA_VERSION, "buckets": buckets})
+                create_json(path, seal({"schema_version": SCHEMA_VERSION, "buckets": buckets}))
     except OSError as error:
         raise StoreError(f"cannot make a store at {root}: {error}") from error
 
@@ -368,7 +401,7 @@ def _suiting(log_bytes: int) -> int:
 
 def _moved(draft: Path, folder: Path) -> bool:
     """Give a folder its final name, or return False if something has it already."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent, exist_ok=True)
     try:
         draft.rename(folder)
     except FileNotFoundError:

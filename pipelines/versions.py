@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -70,11 +71,18 @@ class Pointer(BaseModel, frozen=True, strict=True):
         version: The version that it makes the current one.
         imports: The number of the last import that the version covers; 0 where that was not said.
         rollback: Whether somebody chose the version, and no build.
+        published_at: The time of the job that wrote it, by its machine's clock; None where that was not said. Pointers
+            are ordered by their numbers alone, for a clock may jump back.
     """
 
     version: Annotated[str, Field(pattern=f"^{VERSION_ID}$")]
     imports: int = 0
     rollback: bool = False
+    published_at: datetime | None = None
+
+    def content(self) -> dict[str, Any]:
+        """Return it as its file holds it."""
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 def version_id(manifest: Mapping[str, Any]) -> str:
@@ -123,16 +131,33 @@ def current_version(store: Store) -> tuple[int, str] | None:
     return (numbered[-1][0], _pointer(numbered[-1][1]).version) if numbered else None
 
 
-def point_to(store: Store, version: str) -> int:
+def point_to(store: Store, version: str, published_at: datetime | None = None) -> int:
     """Make an existing version the current one and return the pointer's new number; this is rollback, too.
 
-    It stays until a version is built that was never current: of new logs, or with another configuration.
+    It stays until a version is built that was never current: of new logs, or with another configuration. It does not
+    wait for a job that works on the store.
+
+    Args:
+        store: The store.
+        version: Its id.
+        published_at: The time of the job.
 
     Raises:
-        VersionError: The store has no such version, or it cannot be opened.
+        VersionError: The store has no such version, it cannot be opened, or it was removed in this moment.
     """
     open_version(store, version)
-    return store.append_numbered("current", Pointer(version=version, rollback=True).model_dump())
+    before = current_version(store)
+    number = store.append_numbered("current", _chosen(version, published_at))
+    if not manifest_path(store, version).is_file():
+        # Who prunes looks at the pointer after a version is gone; one of the two sees what the other did.
+        if before is not None:
+            store.append_numbered("current", _chosen(before[1], published_at))
+        raise VersionError(f"version {version} of {store.root} is being removed; choose one that `list` still has")
+    return number
+
+
+def _chosen(version: str, published_at: datetime | None) -> dict[str, Any]:
+    return Pointer(version=version, rollback=True, published_at=published_at).content()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +188,14 @@ class Version:
         tuned: Mapping[str, Any] | None = self.manifest["tuned_encoder"]
         return tuned
 
+    @property
+    def store_buckets(self) -> int:
+        """The number of buckets that it was made with; those of the store may have changed since."""
+        return int(self.manifest["store_buckets"])
+
     def bucket_of(self, namespace: str) -> int:
         """Return the bucket that would hold `namespace`."""
-        return bucket_of(namespace, self.manifest["store_buckets"])
+        return bucket_of(namespace, self.store_buckets)
 
     def open_bucket(self, bucket: int) -> IndexReader | None:
         """Check a bucket's files against the manifest and map them into memory; None if the version has none of it.
@@ -239,6 +269,7 @@ def open_version(store: Store, version: str | None = None) -> Version:
         VersionError: There is no such version, its manifest is damaged, or it needs other software than this.
         StoreError: The pointer is damaged.
     """
+    asked = "" if version is not None else f", which {store.root / 'current'} names as the current one"
     if version is None:
         current = current_version(store)
         if current is None:
@@ -249,7 +280,7 @@ def open_version(store: Store, version: str | None = None) -> Version:
         store.fetch(path)
     if not re.fullmatch(VERSION_ID, version) or not path.is_file():
         known = ", ".join(store.version_ids()) or "none"
-        raise VersionError(f"{store} has no version {version!r}; it has {known}")
+        raise VersionError(f"{store} has no version {version!r}{asked}; it has {known}")
     return Version(store, _checked_manifest(path, version))
 
 

@@ -1,0 +1,120 @@
+"""The versions of a store as a person handles them."""
+
+import json
+import sys
+
+import pytest
+
+from jobs import query, rebucket, versions
+from jobs.terminal import run_job
+from tests.pipelines.logs import config_of, rows, run, write_jsonl
+
+
+@pytest.fixture
+def job(monkeypatch, capfd):
+    def run_it(module, *arguments):
+        """Run a job; return its exit code, standard output and standard error."""
+        monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            run_job(module.main)
+        return exited.value.code, *capfd.readouterr()
+
+    return run_it
+
+
+@pytest.fixture
+def store(tmp_path):
+    for user in ("ana", "bo"):
+        run(config_of(tmp_path / "store", write_jsonl(tmp_path / f"{user}.jsonl", rows(users=(user,)))))
+    return tmp_path / "store"
+
+
+def listed(job, store):
+    return json.loads(job(versions, store, "list", "--json")[1])["versions"]
+
+
+def asked(job, store):
+    found = job(query, "the red bicycle", "--store", store, "--namespace", "acme/bo", "--json")[1]
+    return json.loads(found)["version"]
+
+
+def test_a_rollback_changes_who_answers_and_the_list_says_so(job, store):
+    first, second = (one["version"] for one in listed(job, store))
+    assert asked(job, store) == second
+    code, out, _ = job(versions, store, "rollback", first)
+    assert (code, asked(job, store)) == (0, first)
+    assert "number 3" in out
+    code, out, _ = job(versions, store, "list")
+    lines = [line for line in out.splitlines() if line.startswith((first, second))]
+    assert (code, len(lines)) == (0, 2)
+    assert lines[0].split()[:3] == [f"{first}*", "1", "3"]
+    assert lines[1].split()[:5] == [second, "2", "2026-01-01", "00:00", "24"]
+    assert [one["is_current"] for one in listed(job, store)] == [True, False]
+
+
+def test_a_version_is_shown_with_what_made_it_and_what_is_in_it(job, store):
+    code, out, _ = job(versions, store, "show")
+    current = listed(job, store)[1]["version"]
+    assert code == 0
+    for line in (f"version {current}", "turns 24", "encoder static, 256 dimensions", "current yes", "pointers 2"):
+        assert line in out.splitlines()
+    manifest = json.loads(job(versions, store, "show", current, "--json")[1])["manifest"]
+    assert (manifest["version"], manifest["turns"]) == (current, 24)
+
+
+def test_a_comparison_counts_and_names_what_came(job, store):
+    first, second = (one["version"] for one in listed(job, store))
+    code, out, _ = job(versions, store, "diff", first, second)
+    assert code == 0
+    assert [line.split() for line in out.splitlines() if line.startswith(("namespaces", "turns"))] == [
+        ["namespaces", "1", "0", "0"], ["turns", "12", "0", "0"]
+    ]  # fmt: skip
+    assert "acme/bo added" in out
+    found = json.loads(job(versions, store, "diff", second, first, "--json")[1])
+    assert found["namespaces"] == {"added": 0, "removed": 1, "changed": 0}
+    assert found["totals"]["turns"] == {"added": 0, "removed": 12, "changed": 0}
+    assert found["by_namespace"]["acme/bo"]["state"] == "removed"
+    assert "acme/bo" not in job(versions, store, "diff", first, second, "--namespaces", 0)[1]
+
+
+def test_pruning_says_what_it_frees_and_the_rest_answers(job, store):
+    first, second = (one["version"] for one in listed(job, store))
+    told = json.loads(job(versions, store, "prune", "--keep", 1, "--dry-run", "--json")[1])
+    assert (told["versions"], told["dry_run"], len(listed(job, store))) == ([first], True, 2)
+    code, out, _ = job(versions, store, "prune", "--keep", 1)
+    assert code == 0
+    assert f"versions {first}" in out
+    assert "freed " in out
+    assert [one["version"] for one in listed(job, store)] == [second] == [asked(job, store)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["rollback", "0123456789abcdef"], 1, "has no version '0123456789abcdef'"),
+        (["show", "nonsense"], 1, "has no version 'nonsense'"), (["prune", "--keep", "0"], 2, "--keep: 0"),
+        (["diff", "a", "b", "--namespaces", "-1"], 2, "--namespaces: -1"), (["nonsense"], 2, "invalid choice"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_in_one_message(job, store, arguments, code, said):
+    found, _, err = job(versions, store, *arguments)
+    assert found == code
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_a_folder_that_is_no_store_is_refused(job, tmp_path):
+    code, _, err = job(versions, tmp_path, "list")
+    assert (code, "is no store" in err) == (1, True)
+
+
+def test_other_buckets_are_told_and_asked_for_in_the_configuration(job, store, tmp_path):
+    config = tmp_path / "memory.toml"
+    config.write_text(f'[store]\nroot = "{store}"\nbuckets = 3\n')
+    found = json.loads(job(rebucket, config, "--buckets", 5, "--json")[1])
+    assert (found["before"], found["after"], found["imports"], found["rows"]) == (3, 5, 2, 24)
+    code, out, _ = job(rebucket, config, "--buckets", 5)
+    assert code == 0
+    assert f"set store.buckets = 5 in {config}" in out
+    code, _, err = job(rebucket, config, "--buckets", 0)
+    assert (code, "--buckets: 0 is not between 1" in err) == (2, True)
