@@ -241,6 +241,28 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         create_json(path, content, replace)
 
+    def add_file(self, path: Path, payload: Payload) -> dict[str, Any]:
+        """Write a further file whole, beside those of an output or in a folder of its own; a reader sees no part of it.
+
+        Returns:
+            Its size and sha256, as a manifest lists them.
+        """
+        with self.workspace() as draft:
+            listed = write_file(draft / path.name, payload)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (draft / path.name).replace(path)
+        return listed
+
+    def outputs(self) -> list[Path]:
+        """Return the folder of every output of every stage, finished or not, those of imports apart."""
+        return sorted(
+            folder for folder in self.root.glob("outputs/*/*") if folder.is_dir() and folder.parent.name != "import"
+        )
+
+    def files(self, folder: Path) -> list[Path]:
+        """Return the files in a folder of the store, those in its folders among them; none if it is not there."""
+        return sorted(path for path in folder.rglob("*") if path.is_file())
+
     def remove_file(self, path: Path) -> None:
         """Remove a single file of the store, if it is there."""
         path.unlink(missing_ok=True)
@@ -259,6 +281,12 @@ class Store:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Remove what other runs left under `tmp/`, whoever's it was; for who holds the store and wants nothing left."""
+        for folder in (self.root / "tmp").glob("*"):
+            if f"-{os.getpid()}-{_RUN}-" not in folder.name:
+                shutil.rmtree(folder)
 
     def sweep(self) -> None:
         """Remove what runs left under `tmp/`: of this host if their process is gone, of others if untouched for a day.
