@@ -10,11 +10,12 @@ one does.
 """
 
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence, Set
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hgmem_core.chat import Reply, Request
@@ -104,14 +105,8 @@ class Calls:
             rows["" if one.reply.refusal is None else self._refused][key] = _row(one, key[1])
         for prefix, own in rows.items():
             if own:
-                self._write(prefix, conform(pa.Table.from_pylist(list(own.values()), CALL.arrow), CALL))
-
-    def _write(self, prefix: str, table: pa.Table) -> None:
-        with self._store.workspace() as draft:
-            written = draft / "calls.parquet"
-            name = write_file(written, table)["sha256"]
-            self._folder.mkdir(parents=True, exist_ok=True)
-            written.replace(self._folder / f"{prefix}{name}.parquet")
+                table = conform(pa.Table.from_pylist(list(own.values()), CALL.arrow), CALL)
+                _write(self._store, self._folder, prefix, table)
 
     def ask(
         self, chat: ChatModel, requests: Sequence[Request], known: Container[int]
@@ -170,6 +165,38 @@ def drop_refused(store: Store) -> None:
     """Remove what is known of requests that had no answer: at the end of a job."""
     for path in store.root.glob(f"calls/*/{_REFUSED}*"):
         path.unlink(missing_ok=True)
+
+
+def erase_calls(store: Store, bucket: int, namespaces: Set[str]) -> dict[Path, Path | None]:
+    """Remove every call of some namespaces of a bucket, refused ones too, and files that are damaged.
+
+    Returns:
+        For each file that was removed the one that has the rest of it; None if nothing is left.
+    """
+    removed: dict[Path, Path | None] = {}
+    for path in store.files(store.root / "calls" / f"bucket-{bucket:06d}"):
+        rows = pq.read_table(path) if path.suffix == ".parquet" and is_sound(path) else None
+        rest = None
+        if rows is not None:
+            theirs = pc.is_in(rows.column("namespace"), value_set=pa.array(sorted(namespaces), pa.large_string()))
+            if not pc.any(theirs).as_py():
+                continue
+            left = rows.filter(pc.invert(theirs))
+            if left.num_rows:
+                prefix = path.stem.removesuffix(path.stem.rpartition("-")[2])
+                rest = _write(store, path.parent, prefix, left)
+        removed[path] = rest
+        store.remove_file(path)
+    return removed
+
+
+def _write(store: Store, folder: Path, prefix: str, rows: pa.Table) -> Path:
+    """Write rows of CALL to a file whose name ends with its sha256, and return it."""
+    with store.workspace() as draft:
+        written = draft / "calls.parquet"
+        path = folder / f"{prefix}{write_file(written, rows)['sha256']}.parquet"
+        store.put(written, path)
+    return path
 
 
 def _row(one: Answered, request_hash: str) -> dict[str, object]:

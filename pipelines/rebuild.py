@@ -1,6 +1,7 @@
 """The whole way from logs to a published version: import what is new, build, publish."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,22 +11,28 @@ from pipelines.build import Built, build
 from pipelines.chat_model import ChatModel, check_room, opened_chat, with_tokenizer
 from pipelines.encoders import tuned_vectors
 from pipelines.engine import Choice
+from pipelines.erase import Erased, erase_now, finish_erasure, prepare_erasure
 from pipelines.import_stage import Imported, import_logs
 from pipelines.job_log import ModelTried
 from pipelines.progress import Progress
-from pipelines.run import open_run
+from pipelines.run import Run, open_run
 from pipelines.stages import PROMPTS
 from pipelines.store import Store
+from pipelines.tuned_vectors import Tuned
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A store, what was imported into it (None without inputs), the version that was published, and what ran."""
+    """A store, what was imported into it (None without inputs), the version that was published, and what ran.
+
+    `erased` tells what was erased on the way; None where nothing was to be.
+    """
 
     store: Store
     imported: Imported | None
     built: Built
     engine: Choice
+    erased: Erased | None = None
 
 
 def rebuild(
@@ -48,6 +55,44 @@ def rebuild(
         ModelError: The language model cannot be used, or not any more.
         EncoderError: What `encoder.tuned` names makes no vectors for this store.
     """
+    with _opened("rebuild", config, encoder, ingested_at, progress, chat) as (run, config, tuned, chat):
+        imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
+        erasing = prepare_erasure(run)
+        built = build(run, config, encoder, tuned, chat, None if erasing is None else erasing.imports.every)
+        erased = None if erasing is None else finish_erasure(run, erasing, built.indexes)
+        return Rebuilt(run.store, imported, built, run.choice, erased)
+
+
+def erase(
+    config: Config, encoder: Encoder, began_at: datetime, progress: Progress, chat: ChatModel | None = None
+) -> Erased | None:
+    """Erase at once what the tombstones of a store cover; None if that is done already.
+
+    Args:
+        config: Which store, and how its current version was built; its inputs are not looked at.
+        encoder: What makes the vectors.
+        began_at: When the job began.
+        progress: For whoever watches.
+        chat: Asked in the place of the model that the configuration names.
+
+    Raises:
+        StoreError: The store cannot be used, another job holds it, its version was built with other settings, or
+            something of what was erased is found.
+        ClusterError: Ray cannot do the work.
+        ModelError: The language model cannot be used, or not any more.
+        EncoderError: What `encoder.tuned` names makes no vectors for this store.
+    """
+    Store.open(config.store.root)
+    config = config.model_copy(update={"inputs": []})
+    with _opened("forget", config, encoder, began_at, progress, chat) as (run, config, tuned, chat):
+        return erase_now(run, config, encoder, tuned, chat)
+
+
+@contextmanager
+def _opened(
+    what: str, config: Config, encoder: Encoder, began_at: datetime, progress: Progress, chat: ChatModel | None
+) -> Iterator[tuple[Run, Config, Tuned | None, ChatModel | None]]:
+    """Open what a build takes: the job, the configuration with what is known of its model, what is tuned, the model."""
     tuned = tuned_vectors(config.encoder, encoder.identity)
     with ExitStack() as stack:
         served = None
@@ -56,7 +101,7 @@ def rebuild(
         llm = with_tokenizer(config.llm, chat)
         check_room(llm, PROMPTS)
         config = config.model_copy(update={"llm": llm})
-        run = stack.enter_context(open_run("rebuild", config, ingested_at, progress))
+        run = stack.enter_context(open_run(what, config, began_at, progress))
         if chat is None and config.llm.engine == "vllm":
             # Imported here because only who runs models on Ray has vLLM.
             from pipelines.vllm_chat import check_vllm
@@ -64,5 +109,4 @@ def rebuild(
             served = check_vllm(config.llm, config.run)
         if served is not None:
             run.log.write(ModelTried(served.max_model_len, served.thinking_tokens, served.source))
-        imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
-        return Rebuilt(run.store, imported, build(run, config, encoder, tuned, chat), run.choice)
+        yield run, config, tuned, chat

@@ -249,19 +249,22 @@ class Store:
         """
         with self.workspace() as draft:
             listed = write_file(draft / path.name, payload)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            (draft / path.name).replace(path)
+            self.put(draft / path.name, path)
         return listed
 
-    def outputs(self) -> list[Path]:
-        """Return the folder of every output of every stage, finished or not, those of imports apart."""
-        return sorted(
-            folder for folder in self.root.glob("outputs/*/*") if folder.is_dir() and folder.parent.name != "import"
-        )
+    def put(self, written: Path, path: Path) -> None:
+        """Give a file of a workspace its final name."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written.replace(path)
 
-    def files(self, folder: Path) -> list[Path]:
-        """Return the files in a folder of the store, those in its folders among them; none if it is not there."""
-        return sorted(path for path in folder.rglob("*") if path.is_file())
+    def output_folders(self) -> Iterator[Path]:
+        """Yield the folder of every output, finished or not, stage by stage."""
+        for stage in sorted((self.root / "outputs").glob("*")):
+            yield from sorted(stage.glob("*"))
+
+    def files(self, folder: Path, pattern: str = "*") -> list[Path]:
+        """Return the files below a folder of the store whose path there is of a pattern, sorted."""
+        return sorted(path for path in folder.glob(pattern) if path.is_file())
 
     def remove_file(self, path: Path) -> None:
         """Remove a single file of the store, if it is there."""
@@ -283,7 +286,7 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def clear(self) -> None:
-        """Remove what other runs left under `tmp/`, whoever's it was; for who holds the store and wants nothing left."""
+        """Remove what other runs left under `tmp/`, whoever they were; for who holds the store."""
         for folder in (self.root / "tmp").glob("*"):
             if f"-{os.getpid()}-{_RUN}-" not in folder.name:
                 shutil.rmtree(folder)
