@@ -5,7 +5,7 @@ the tombstone and what has no time, so that somebody who comes back later is rem
 imported again, brings nothing back.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hgmem_core.ids import digest_of_parts, part_id
-from hgmem_core.schemas import STRING, TIME, namespace_ranges
+from hgmem_core.schemas import OUTCOME, STRING, TIME, TOMBSTONE, conform, namespace_ranges
 from hgmem_core.turns import UNKNOWN_TIME, microseconds
 
 Scope = Literal["namespace", "session", "turn", "trajectory"]
@@ -165,6 +165,20 @@ class Tombstones:
         return (table if kept.all() else table.filter(pa.array(kept))), kept
 
 
+def forgotten_outcomes(stage: str, namespaces: Column, row_ids: Sequence[str]) -> pa.Table:
+    """Return OUTCOME rows that say of input rows of a stage that a tombstone covers them."""
+    count = len(row_ids)
+    columns = {
+        "namespace": namespaces,
+        "stage": pa.array([stage] * count, STRING),
+        "row_id": pa.array(row_ids, STRING),
+        "outcome": pa.array(["empty"] * count, STRING),
+        "passes": pa.array(np.ones(count, np.int32)),
+        "reason": pa.array([FORGOTTEN] * count, STRING),
+    }
+    return conform(pa.table(columns), OUTCOME)
+
+
 def _by_namespace(until: Mapping[tuple[str, str, str], int]) -> dict[str, dict[str, dict[str, int]]]:
     found: dict[str, dict[str, dict[str, int]]] = {}
     for (namespace, scope, name), time in until.items():
@@ -200,3 +214,7 @@ def _are(ids: Column, wanted: Set[str]) -> Mask:
 def _microseconds(times: Column) -> npt.NDArray[np.int64]:
     whole = times.cast(TIME).cast(pa.int64()).fill_null(UNKNOWN_TIME)
     return np.asarray(whole.to_numpy(), np.int64)
+
+
+NO_TOMBSTONES = Tombstones(TOMBSTONE.empty())
+"""Nothing is to be forgotten."""

@@ -20,6 +20,7 @@ from pipelines.run import Run
 from pipelines.runner import Report
 from pipelines.stages import stage_count
 from pipelines.store import LINEAGE_FILE, Output, Store
+from pipelines.tombstone_files import read_tombstones
 from pipelines.tuned_vectors import Tuned
 from pipelines.versions import VersionError, open_version
 
@@ -72,13 +73,15 @@ def build(
         imports: As they will be once something is erased; None for those of the store as they are.
 
     Raises:
-        StoreError: Nothing was imported yet, an import is damaged, or the store was taken over by another job.
+        StoreError: Nothing was imported yet, an import or a tombstone is damaged, or the store was taken over by
+            another job.
         ClusterError: Ray cannot do the work.
         ModelError: The language model cannot be used any more, or gave too few answers.
     """
     store = run.store
     imports = read_imports(store) if imports is None else imports
-    indexes, report = index_buckets(run, config, encoder, tuned, chat, imported_parts(store, imports))
+    parts = imported_parts(store, imports, read_tombstones(store))
+    indexes, report = index_buckets(run, config, encoder, tuned, chat, parts)
     outcomes, made_by = report.outcomes, None if tuned is None else tuned.identity
     published = publish(store, indexes, config, encoder.identity, outcomes, imports[-1].number, made_by)
     Pieces(store).clear()

@@ -96,7 +96,7 @@ def prepare_erasure(run: Run) -> Erasing | None:
     if not namespaces:
         return None  # all of it was restored
     try:
-        imports = prepare_imports(store, tombstones, namespaces)
+        imports = prepare_imports(store, tombstones, until, namespaces)
     except OSError as error:
         raise StoreError(
             f"{store.root}: imports could not be written anew ({error}), and nothing was erased: make room and see "
@@ -130,7 +130,7 @@ def erase_now(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, c
     version = open_version(store)
     _check_settings(version, config, encoder.identity, tuned, erasing.buckets)
     left = [one for one in erasing.imports.every if one.entry.rows]
-    parts = imported_parts(store, left) if left else {}
+    parts = imported_parts(store, left, read_tombstones(store)) if left else {}
     touched = {bucket: parts[bucket] for bucket in erasing.buckets if bucket in parts}
     indexes = index_buckets(run, config, encoder, tuned, chat, touched)[0] if touched else {}
     run.lease.check()

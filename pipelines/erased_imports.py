@@ -100,12 +100,13 @@ class ErasedImports:
     kept: Said
 
 
-def prepare_imports(store: Store, tombstones: Tombstones, namespaces: Set[str]) -> ErasedImports:
+def prepare_imports(store: Store, tombstones: Tombstones, until: int, namespaces: Set[str]) -> ErasedImports:
     """Write the files of touched buckets anew; whoever reads the imports does not notice yet.
 
     Args:
         store: Whose lease this process holds.
         tombstones: Say what goes.
+        until: The number of the last file of those.
         namespaces: Of which something goes.
 
     Raises:
@@ -114,7 +115,7 @@ def prepare_imports(store: Store, tombstones: Tombstones, namespaces: Set[str]) 
     made = ErasedImports([], [], Said(), Said())
     for one in read_imports(store):
         output = one.output(store)
-        changed = _prepare(_Work(store, one, output, tombstones, namespaces, made.erased, made.kept))
+        changed = _prepare(_Work(store, one, output, tombstones, namespaces, made.erased, made.kept), until)
         made.every.append(one if changed is None else changed.after)
         if changed is not None:
             made.changed.append(changed)
@@ -137,7 +138,7 @@ def drop_old_files(store: Store, imports: ErasedImports) -> None:
                 store.remove_file(path)
 
 
-def _prepare(work: "_Work") -> ErasedImport | None:
+def _prepare(work: "_Work", until: int) -> ErasedImport | None:
     """Write an import's files anew; None if it holds nothing that goes."""
     store, one, told = work.store, work.one, work.output.manifest
     before = [*told.get(PARTS_WHILE_ERASING, ()), one.parts_json()]
@@ -150,7 +151,7 @@ def _prepare(work: "_Work") -> ErasedImport | None:
                 own[bucket] = part
     for bucket in sorted(buckets | {bucket_of(UNKNOWN_NAMESPACE, store.buckets)}):
         work.rejects(bucket)
-    entry = one.entry.model_copy(update={"parts": parts["messages"], "runs": parts["runs"]})
+    entry = one.entry.model_copy(update={"parts": parts["messages"], "runs": parts["runs"], "tombstones": until})
     after = replace(one, entry=entry)
     if not work.old and PARTS_WHILE_ERASING not in told:
         return None

@@ -4,6 +4,7 @@ Writing one takes no lease: it waits for no rebuild, and a rebuild that is under
 serves a version reads these files too.
 """
 
+import threading
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
@@ -96,6 +97,38 @@ def tombstone_rows(store: Store, until: int | None = None, after: int = 0) -> pa
             )
         expected += 1
     return _table(rows)
+
+
+class TombstoneWatch:
+    """The tombstones of a store as they were last read; threads may share it."""
+
+    def __init__(self, store: Store) -> None:
+        """Read them.
+
+        Raises:
+            StoreError: A file is missing or damaged.
+        """
+        self._store = store
+        self._lock = threading.Lock()
+        self._number = number_of_tombstones(store)
+        self._rows = tombstone_rows(store, self._number)
+        self.tombstones = Tombstones(self._rows)
+
+    def refresh(self) -> frozenset[str]:
+        """Read what was written since, and return the namespaces in which other things are hidden now.
+
+        Raises:
+            StoreError: A file is missing or damaged; what was known before stays hidden.
+        """
+        with self._lock:
+            number = number_of_tombstones(self._store)
+            if number == self._number:
+                return frozenset()
+            rows = pa.concat_tables([self._rows, tombstone_rows(self._store, number, after=self._number)])
+            before, after = self.tombstones, Tombstones(rows)
+            self._number, self._rows, self.tombstones = number, rows, after
+            named = before.namespaces | after.namespaces
+            return frozenset(name for name in named if before.digest_of(name) != after.digest_of(name))
 
 
 def _table(rows: Sequence[Tombstone]) -> pa.Table:

@@ -12,7 +12,7 @@ from pipelines.retriever import Retriever
 from pipelines.store import Store
 from pipelines.tombstone_files import Tombstone, add_tombstones
 from pipelines.versions import current_version, open_version
-from tests.pipelines.logs import NOW, config_of, rows, run, write_jsonl
+from tests.pipelines.logs import config_of, rows, run, write_jsonl
 
 LATER = datetime(2026, 2, 1, tzinfo=UTC)
 
