@@ -22,8 +22,8 @@ from pipelines.calls import erase_calls
 from pipelines.chat_model import ChatModel
 from pipelines.engine import Indexes
 from pipelines.erased_imports import ErasedImports, drop_old_files, prepare_imports, switch_imports
-from pipelines.erasure_record import Record, erased_until
-from pipelines.erasure_scan import Scan, scan_buckets
+from pipelines.erasure_record import Record, erased_until, forget_unfinished
+from pipelines.erasure_scan import scan_buckets
 from pipelines.files import file_sha256, read_sealed
 from pipelines.imports import imported_parts
 from pipelines.pieces import Pieces
@@ -77,7 +77,7 @@ class Erased:
     version: str | None
     removed: int
     dropped: list[str]
-    scan: Scan
+    scan: Mapping[str, int]
 
 
 def prepare_erasure(run: Run) -> Erasing | None:
@@ -89,6 +89,7 @@ def prepare_erasure(run: Run) -> Erasing | None:
     store = run.store
     done, until = erased_until(store), number_of_tombstones(store)
     if done >= until:
+        forget_unfinished(store)
         return None
     tombstones = read_tombstones(store, until)
     rows = tombstone_rows(store, until, done)
@@ -188,6 +189,9 @@ def _finish(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
     store.clear()
     record.keep(store)
     scan = scan_buckets(store, erasing.imports, erasing.buckets, kept, run.progress)
+    if not record.scan or scan.ids >= record.scan["ids"]:  # else an earlier attempt knew more of what to look for
+        record.scan = scan.as_dict()
+    record.keep(store)
     run.lease.check()
     drop_old_files(store, erasing.imports)
     for path, sha256 in before.items():
@@ -199,17 +203,16 @@ def _finish(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
         "began_at": began.isoformat(),
         "finished_at": datetime.now(UTC).isoformat(),
         "version": None if current is None else current[1],
-        "scan": scan.as_dict(),
     }
     certificate = record.certify(store, about)
     return Erased(
         certificate=certificate,
         namespaces=len(erasing.namespaces),
-        turns=len(erasing.imports.erased.ids - erasing.imports.kept.ids),
+        turns=record.scan["ids"],
         version=about["version"],
         removed=len(record.removed),
         dropped=dropped,
-        scan=scan,
+        scan=record.scan,
     )
 
 

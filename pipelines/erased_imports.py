@@ -19,7 +19,7 @@ from hgmem_core.ids import bucket_of, digest_of_namespaces, digest_of_parts, nam
 from hgmem_core.schemas import MESSAGE
 from hgmem_core.tombstones import Tombstones
 from hgmem_core.trajectories import IMPORTED_RUN
-from pipelines.files import StoreError, damage_of, seal
+from pipelines.files import StoreError, damage_of, file_sha256, seal
 from pipelines.imports import (
     PARTS_WHILE_ERASING,
     Import,
@@ -130,18 +130,19 @@ def switch_imports(store: Store, imports: ErasedImports) -> None:
 
 
 def drop_old_files(store: Store, imports: ErasedImports) -> None:
-    """Remove the files that were written anew, and what else lies with them that the manifest does not list."""
+    """Remove the files that were written anew, once the manifest lists them no more."""
     for one in imports.changed:
         store.write_json(one.manifest_path, one.manifest, replace=True)
-        for path in store.files(one.now.folder):
-            if path.name != "manifest.json" and path.name not in one.manifest["files"]:
-                store.remove_file(path)
+        for name in one.old:
+            store.remove_file(one.now.folder / name)
 
 
 def _prepare(work: "_Work", until: int) -> ErasedImport | None:
     """Write an import's files anew; None if it holds nothing that goes."""
     store, one, told = work.store, work.one, work.output.manifest
     before = [*told.get(PARTS_WHILE_ERASING, ()), one.parts_json()]
+    # An earlier attempt was cut short while it removed what its manifest lists no more.
+    left = {path.name: path for path in store.files(one.folder) if path.name not in (*told["files"], "manifest.json")}
     buckets = {bucket_of(name, store.buckets) for name in work.namespaces}
     parts = {kind: dict(_parts_before(before[0], kind)) for kind in get_args(RowKind)}
     for kind, own in parts.items():
@@ -153,7 +154,8 @@ def _prepare(work: "_Work", until: int) -> ErasedImport | None:
         work.rejects(bucket)
     entry = one.entry.model_copy(update={"parts": parts["messages"], "runs": parts["runs"], "tombstones": until})
     after = replace(one, entry=entry)
-    if not work.old and PARTS_WHILE_ERASING not in told:
+    left = {name: path for name, path in left.items() if name not in work.new}
+    if not work.old and not left and PARTS_WHILE_ERASING not in told:
         return None
     # What an earlier attempt wrote, which was cut short, is of no use if other tombstones are in force now.
     gone = {*work.old, *told.get(_NEW_WHILE_ERASING, ())} - work.new.keys()
@@ -168,7 +170,9 @@ def _prepare(work: "_Work", until: int) -> ErasedImport | None:
         _NEW_WHILE_ERASING: sorted({*told.get(_NEW_WHILE_ERASING, ()), *work.new}),
     }
     store.write_json(one.folder / "manifest.json", seal({**about, "files": both, **meanwhile}), replace=True)
-    return ErasedImport(one, after, manifest, {name: told["files"][name] for name in gone}, work.new)
+    old = {name: told["files"][name] for name in gone}
+    old |= {name: {"sha256": file_sha256(path)} for name, path in left.items()}
+    return ErasedImport(one, after, manifest, old, work.new)
 
 
 _NEW_WHILE_ERASING = "files_while_erasing"

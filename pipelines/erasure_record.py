@@ -30,7 +30,10 @@ def erased_until(store: Store) -> int:
     return until
 
 
-@dataclass(frozen=True, slots=True)
+_PARTS = ("removed", "written", "replaced", "versions", "scan")
+
+
+@dataclass(slots=True)
 class Record:
     """Files that an erasure changes, by path in the store.
 
@@ -39,26 +42,31 @@ class Record:
         written: Of each file that is new.
         replaced: Of each file that has other content, before and after.
         versions: What becomes of earlier versions: of which buckets each has another index now, or none.
+        scan: What was looked for and in how much, see `pipelines.erasure_scan.Scan`.
     """
 
     removed: dict[str, str] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     replaced: dict[str, list[str]] = field(default_factory=dict)
     versions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    scan: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, store: Store) -> "Record":
         """Return that of an erasure that was cut short; an empty one if none was."""
         content = read_sealed(_unfinished(store)) or {}
-        return cls(**{name: content.get(name, {}) for name in ("removed", "written", "replaced", "versions")})
+        if content.get("after") != erased_until(store):
+            content = {}  # it was certified, and only its removal was cut short
+        return cls(**{name: content.get(name, {}) for name in _PARTS})
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready values."""
-        return {name: getattr(self, name) for name in ("removed", "written", "replaced", "versions")}
+        return {name: getattr(self, name) for name in _PARTS}
 
     def keep(self, store: Store) -> None:
         """Write it down before anything in it is done."""
-        store.write_json(_unfinished(store), seal(self.as_dict()), replace=True)
+        content = {"after": erased_until(store), **self.as_dict()}
+        store.write_json(_unfinished(store), seal(content), replace=True)
 
     def removes(self, store: Store, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
         """Take files of a folder that go, as a manifest lists them."""
@@ -88,6 +96,11 @@ class Record:
         number = store.append_numbered(KIND, seal({**about, **self.as_dict()}))
         store.remove_file(_unfinished(store))
         return dict(store.numbered(KIND))[number]
+
+
+def forget_unfinished(store: Store) -> None:
+    """Remove the record of an erasure that was cut short after it was certified."""
+    store.remove_file(_unfinished(store))
 
 
 def _unfinished(store: Store) -> Path:
