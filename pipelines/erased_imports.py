@@ -51,7 +51,8 @@ class Said:
             self.ids.update(
                 part_id(message, part) if part else message for message, part in zip(messages, parts, strict=True)
             )
-            self.texts.update(rows.column("text").to_pylist())
+            for name in ("text", "attachments"):
+                self.texts.update(rows.column(name).to_pylist())
             return
         self.ids.update(rows.column("trajectory_id").to_pylist())
         self.texts.update(rows.column("task").to_pylist())
@@ -153,6 +154,8 @@ def _prepare(work: "_Work", until: int) -> ErasedImport | None:
     for bucket in sorted(buckets | {bucket_of(UNKNOWN_NAMESPACE, store.buckets)}):
         work.rejects(bucket)
     entry = one.entry.model_copy(update={"parts": parts["messages"], "runs": parts["runs"], "tombstones": until})
+    # What was left out is imported again once it was restored, and its log is given.
+    entry = entry.model_copy(update={"forgotten": entry.forgotten + one.entry.rows - entry.rows})
     after = replace(one, entry=entry)
     left = {name: path for name, path in left.items() if name not in work.new}
     if not work.old and not left and PARTS_WHILE_ERASING not in told:
