@@ -23,9 +23,10 @@ from pipelines.progress import Progress
 PIECE_BYTES = 1 << 22
 BATCH_ROWS = 4_096
 _WORD = 8
-"""Bytes of each text that are looked for at once, for all texts."""
+"""Bytes that are compared at once. A text of twice as many, less one, has a whole word of the data wherever it lies, so
+that of the data only every eighth place is looked at, for all texts together."""
 
-_BLOOM_BITS = 20
+_LONG = 2 * _WORD - 1
 
 RAW = frozenset({".faiss"})
 """Kinds of files whose bytes are all there is to see."""
@@ -44,43 +45,41 @@ class Texts:
         Raises:
             ValueError: One is empty.
         """
-        self.texts = [(text, text.encode("utf-8", "surrogatepass")) for text in dict.fromkeys(texts)]
-        if not all(body for _, body in self.texts):
+        bodies = {text: text.encode("utf-8", "surrogatepass") for text in texts}
+        if not all(bodies.values()):
             raise ValueError("an empty text is everywhere: give one to look for")
-        self.longest = max((len(body) for _, body in self.texts), default=1)
-        self._short = [(text, body) for text, body in self.texts if len(body) < _WORD]
-        self._by_word: dict[int, list[tuple[str, bytes]]] = {}
-        for text, body in self.texts:
-            if len(body) >= _WORD:
-                self._by_word.setdefault(int.from_bytes(body[:_WORD], "little"), []).append((text, body))
+        self.longest = max(map(len, bodies.values()), default=1)
+        self._short = {text: body for text, body in bodies.items() if len(body) < _LONG}
+        self._by_word: dict[int, list[tuple[str, bytes, int]]] = {}
+        for text, body in bodies.items():
+            for first in range(_WORD if len(body) >= _LONG else 0):
+                word = int.from_bytes(body[first : first + _WORD], "little")
+                self._by_word.setdefault(word, []).append((text, body, first))
         self._words = np.array(sorted(self._by_word), np.uint64)
-        self._bloom = np.zeros(1 << _BLOOM_BITS, bool)
-        self._bloom[_hash(self._words)] = True
+        # So many bits that of other words few look like one of these.
+        self._bits = min(max(16, 4 + len(self._words).bit_length()), 26)
+        self._marks = np.zeros(1 << self._bits, bool)
+        self._marks[self._hash(self._words)] = True
 
     def within(self, data: Bytes) -> set[str]:
         """Return those texts that are in some bytes."""
         view = memoryview(data).cast("B")
         body = view.tobytes() if self._short else b""
-        found = {text for text, sought in self._short if sought in body}
-        if not self._by_word:
+        found = {text for text, sought in self._short.items() if sought in body}
+        if not self._by_word or len(view) < _LONG:
             return found
-        for first in range(_WORD):
-            many = (len(view) - first) // _WORD
-            if many <= 0:
-                break
-            words = np.frombuffer(view, "<u8", many, first)
-            places = np.flatnonzero(self._bloom[_hash(words)])
-            places = places[np.isin(words[places], self._words)]
-            for place in (places * _WORD + first).tolist():
-                for text, sought in self._by_word[int.from_bytes(view[place : place + _WORD], "little")]:
-                    if text not in found and view[place : place + len(sought)] == sought:
-                        found.add(text)
+        words = np.frombuffer(view, "<u8", len(view) // _WORD)
+        places = np.flatnonzero(self._marks[self._hash(words)])
+        for place in places[np.isin(words[places], self._words)].tolist():
+            for text, sought, first in self._by_word[int(words[place])]:
+                start = place * _WORD - first
+                if text not in found and start >= 0 and view[start : start + len(sought)] == sought:
+                    found.add(text)
         return found
 
-
-def _hash(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    mixed: npt.NDArray[np.uint64] = (words * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - _BLOOM_BITS)
-    return mixed
+    def _hash(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        mixed: npt.NDArray[np.uint64] = (words * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - self._bits)
+        return mixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +191,12 @@ def _decoded(path: Path, longest: int) -> Iterator[tuple[str, Bytes]]:
                 yield from _of_batch(batch)
     elif path.suffix == ".arrow":
         with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
+            mapped.seek(0)
+            whole = mapped.read_buffer()
             for number in range(reader.num_record_batches):
-                yield from _of_batch(reader.get_batch(number))
+                for where, buffer in _of_batch(reader.get_batch(number)):
+                    if not whole.address <= buffer.address < whole.address + whole.size:  # what is not compressed
+                        yield where, buffer
     elif path.suffix == ".json":
         yield "values", _strings(json.loads(path.read_bytes()))
     elif path.suffix == ".jsonl":
@@ -206,7 +209,7 @@ def _decoded(path: Path, longest: int) -> Iterator[tuple[str, Bytes]]:
             yield from (("unpacked", piece) for piece in _overlapping(pieces, longest))
 
 
-def _of_batch(batch: pa.RecordBatch) -> Iterator[tuple[str, Bytes]]:
+def _of_batch(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Buffer]]:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         yield from ((f"column {name}", buffer) for buffer in _buffers(column))
 

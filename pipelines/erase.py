@@ -168,7 +168,7 @@ def _finish(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
     current = current_version(store)
     dropped = _redirect_versions(store, erasing.namespaces, indexes, record)
     kept = {folder for own in indexes.values() for index in own.values() for folder in _made_of(store, index)}
-    gone = [folder for folder in _unused(store, kept) if _holds(store, folder, erasing.namespaces)]
+    gone = [folder for folder in unused_outputs(store, kept) if _holds(store, folder, erasing.namespaces)]
     for folder in gone:
         record.removes_output(store, folder)
     for one in erasing.imports.changed:
@@ -313,7 +313,7 @@ def _made_of(store: Store, index: Output) -> set[Path]:
     return {index.folder, *(store.output_folder(*one) for one in index.manifest["made_from"].items())}
 
 
-def _unused(store: Store, kept: Set[Path]) -> Iterator[Path]:
+def unused_outputs(store: Store, kept: Set[Path]) -> Iterator[Path]:
     """Yield the outputs of which no version was made, and that are not kept for another reason."""
     indexes = set()
     for version in store.version_ids():

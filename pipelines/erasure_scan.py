@@ -11,7 +11,7 @@ from pipelines.erased_imports import ErasedImports, Said
 from pipelines.progress import Progress
 from pipelines.store import Store, StoreError
 
-SHORTEST_TEXT = 12
+SHORTEST_TEXT = 16
 """Characters: a shorter text may stand anywhere by chance; its turn is looked for by its id."""
 
 _SHOWN = 5
