@@ -265,6 +265,8 @@ def _mismatches(result: Mapping[str, Any]) -> list[str]:
 def _show(result: Mapping[str, Any]) -> None:
     if result["case"] == "scale":
         _show_scale(result)
+    elif result["case"] == "forget":
+        _show_forget(result)
     elif result["case"] == "incremental":
         _show_incremental(result)
     else:
@@ -326,6 +328,19 @@ def _show_incremental(result: Mapping[str, Any]) -> None:
         )
     console.print(table)
     _show_fixed(result)
+
+
+def _show_forget(result: Mapping[str, Any]) -> None:
+    about = f"{result['turns']:,} turns, {result['namespaces']:,} namespaces, {result['buckets']:,} buckets"
+    console.print(about, highlight=False)
+    rebuilt, forgotten = (result[name]["median"] for name in ("rebuild_of_bucket_seconds", "forget_seconds"))
+    ratio = result["ratio"]["median"]
+    line = f"a bucket's files: {rebuilt:.2f} s; forgetting at once: {forgotten:.2f} s; ratio {ratio:.2f}"
+    console.print(line, highlight=False)
+    for when, one in result["audits"].items():
+        seen = f"{one['files']:,} files, {one['bytes']:,} bytes, {one['seconds']:.1f} s"
+        line = f"audit {when.replace('_', ' ')}: {one['canaries_found']} of {result['canaries']} canaries; {seen}"
+        console.print(line, highlight=False)
 
 
 def _show_fixed(result: Mapping[str, Any]) -> None:

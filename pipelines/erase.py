@@ -133,9 +133,15 @@ def erase_now(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, c
     left = [one for one in erasing.imports.every if one.entry.rows]
     parts = imported_parts(store, left, read_tombstones(store)) if left else {}
     touched = {bucket: parts[bucket] for bucket in erasing.buckets if bucket in parts}
-    indexes = index_buckets(run, config, encoder, tuned, chat, touched)[0] if touched else {}
-    run.lease.check()
-    published = publish_buckets(version, erasing.buckets, indexes)
+    try:
+        indexes = index_buckets(run, config, encoder, tuned, chat, touched)[0] if touched else {}
+        run.lease.check()
+        published = publish_buckets(version, erasing.buckets, indexes)
+    except OSError as error:
+        raise StoreError(
+            f"{store.root}: the touched buckets could not be built ({error}), and nothing was erased: make room and "
+            "see that the store can be written, then run this again"
+        ) from error
     if published.kept:
         run.progress.note(published.kept)
     return finish_erasure(run, erasing, indexes)

@@ -93,6 +93,8 @@ class Record:
 
     def certify(self, store: Store, about: Mapping[str, Any]) -> Path:
         """Write the certificate and return it."""
+        # An attempt that was cut short may have written what the next one had no use for.
+        self.written = {path: sha256 for path, sha256 in self.written.items() if (store.root / path).is_file()}
         number = store.append_numbered(KIND, seal({**about, **self.as_dict()}))
         store.remove_file(_unfinished(store))
         return dict(store.numbered(KIND))[number]

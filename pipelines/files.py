@@ -37,8 +37,9 @@ def write_file(path: Path, payload: Payload) -> dict[str, Any]:
     if isinstance(payload, bytes):
         path.write_bytes(payload)
     elif path.suffix == ".arrow":
-        with pa.ipc.new_file(path, payload.schema) as writer:
-            writer.write_table(payload)
+        table = _without_neighbours(payload)
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
     else:
         # A dictionary or statistics of what never repeats cost time. List items keep their name, so that a table that
         # was read back is written to the same bytes.
@@ -51,6 +52,17 @@ def write_file(path: Path, payload: Payload) -> dict[str, Any]:
             use_compliant_nested_type=False,
         )
     return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+
+
+def _without_neighbours(table: pa.Table) -> pa.Table:
+    """Return a table with buffers of its own: a slice is written with some bytes of the rows that it leaves out.
+
+    Those may be what was to be erased.
+    """
+    chunks = (chunk for column in table.columns for chunk in column.chunks)
+    if all(chunk.get_total_buffer_size() <= chunk.nbytes for chunk in chunks):
+        return table
+    return table.take(pa.array(range(table.num_rows), pa.int64())).combine_chunks()
 
 
 def open_arrow(path: Path) -> pa.Table:

@@ -253,6 +253,23 @@ def test_no_room_for_imports_leaves_the_store_as_it_was(config, store, monkeypat
     assert erased(config).turns == 12
 
 
+def test_no_room_for_the_build_leaves_the_version_as_it_was(config, store, monkeypatch):
+    forget(store, ("acme/bo", "namespace", ""))
+    before = current_version(store)
+
+    def full(self, *arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Store, "keep", full)
+    with pytest.raises(StoreError, match=r"could not be built .*No space left.*nothing was erased: make room"):
+        erased(config)
+    assert current_version(store) == before
+    assert list(open_version(store).verify())
+    monkeypatch.undo()
+    assert run(config_of(store.root, buckets=2)).erased.turns == 12
+    assert not found(store, "bo told me about")
+
+
 def test_a_root_that_vanishes_is_named(config, store, monkeypatch):
     forget(store, ("acme/bo", "namespace", ""))
     original = erase_module.finish_erasure
