@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.parquet as pq
 import pytest
 
-from hgmem_core.config import EncoderConfig
+from hgmem_core.config import EncoderConfig, InputConfig
 from hgmem_core.recipes import MODEL_FREE
 from pipelines import build as build_module
 from pipelines.encoders import open_encoder
@@ -262,17 +262,18 @@ def test_the_same_log_in_another_file_brings_nothing_back(folder, store):
 
 def test_raw_texts_of_refused_rows_of_a_forgotten_namespace_are_not_kept(folder, store):
     forget(store, Selection(ANA), NOW)
-    bad = [{**row, "time": f"no time but {CANARY}"} for row in rows(("ana", "bo"), 4)]
-    more = write_jsonl(folder / "more.jsonl", [*rows(("chen",), 200), *bad])
-    imported = import_only(config_of(folder / "store", more))
-    raws = [
-        row
-        for path in read_imports(store)[1].folder.glob("rejects-*.parquet")
-        for row in pq.read_table(path).to_pylist()
-        if row["raw"]
+    chats = [
+        {"user": user, "messages": [{"role": "user", "content": "Hello."}, {"content": f"No role, but {CANARY}."}]}
+        for user in ("ana", "bo")
     ]
-    assert {row["namespace"] for row in raws} <= {BO}
-    assert imported.outcomes["empty"] == 4 or imported.outcomes["rejected"] == 8
+    log = write_jsonl(folder / "chats.jsonl", chats)
+    config = config_of(folder / "store", imports={"max_reject_rate": 1.0})
+    other = InputConfig(format="openai", paths=[str(log)], namespace="acme/{user}")
+    imported = import_only(config.model_copy(update={"inputs": [other]}))
+    assert (imported.outcomes["ok"], imported.outcomes["empty"], imported.outcomes["rejected"]) == (1, 1, 2)
+    paths = read_imports(store)[1].folder.glob("rejects-*.parquet")
+    raws = {row["namespace"]: row["raw"] for path in paths for row in pq.read_table(path).to_pylist() if row["raw"]}
+    assert list(raws) == [BO]
 
 
 def test_a_damaged_import_is_mended_though_tombstones_came_since(folder, store):
