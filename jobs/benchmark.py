@@ -8,6 +8,7 @@ python -m jobs.benchmark incremental --engine ray --turns 100000 --out increment
 python -m jobs.benchmark http
 python -m jobs.benchmark walks
 python -m jobs.benchmark skills
+python -m jobs.benchmark forget --turns 1000000 --namespaces 20000 --out forget.json
 python -m jobs.benchmark plot scale.json incremental.json --out plots
 """
 
@@ -24,6 +25,7 @@ from jobs.evaluate import source_commit
 from jobs.terminal import Bars, console, notices, override, plain_table, run_job, write_json
 from pipelines.benchmark import benchmark_build, benchmark_search, machine, synthetic_input
 from pipelines.evaluation import open_task
+from pipelines.forget_benchmark import benchmark_forget
 from pipelines.processes import ONE_THREAD, in_fresh_process
 from pipelines.scaling import benchmark_incremental, benchmark_scale
 from pipelines.skill_benchmark import benchmark_skills
@@ -78,6 +80,11 @@ def _parser() -> argparse.ArgumentParser:
     skills.add_argument("--trajectories", type=_count, default=100_000, metavar="N", help="runs")
     skills.add_argument("--skills", type=_count, default=10_000, metavar="N", help="distinct skills")
     skills.add_argument("--queries", type=_count, default=10_000, metavar="N", help="tasks that skills are found for")
+    forget = cases.add_parser("forget", help="erasing a namespace at once, beside the rebuild of its bucket's files")
+    forget.add_argument("--turns", type=_count, default=20_000, metavar="N", help="of the synthetic log")
+    forget.add_argument("--namespaces", type=_count, default=400, metavar="N", help="of the synthetic log")
+    forget.add_argument("--canaries", type=_count, default=100, metavar="N", help="turns that are looked for")
+    forget.add_argument("--buckets", type=_count, metavar="N", help="of the store; by the size of its log without")
     for case, turns in ((build, 10_000), (search, 600)):
         case.add_argument("--data", type=Path, metavar="FILE", help="LoCoMo's own file; without one, a synthetic log")
         case.add_argument("--turns", type=_count, default=turns, metavar="N", help="of the synthetic log")
@@ -101,7 +108,16 @@ def _parser() -> argparse.ArgumentParser:
             "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help="change one setting"
         )
     search.add_argument("--models", metavar="FOLDER", help="of trained models, whose recipes are timed too")
-    for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3), (http, 3), (walks, 5), (skills, 3)):
+    for case, repeats in (
+        (build, 5),
+        (search, 5),
+        (scale, 3),
+        (incremental, 3),
+        (http, 3),
+        (walks, 5),
+        (skills, 3),
+        (forget, 3),
+    ):
         case.add_argument("--repeats", type=_count, default=repeats, metavar="N")
         case.add_argument("--work", type=Path, metavar="FOLDER", help="where logs and stores are made and removed")
         case.add_argument("--out", type=Path, metavar="FILE", help="where to write the result as JSON")
@@ -176,6 +192,14 @@ def _skills(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str
     return in_fresh_process(ONE_THREAD, benchmark_skills, *sizes, arguments.repeats)
 
 
+def _forget(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    if arguments.namespaces > arguments.turns:
+        raise ConfigError(f"--namespaces: {arguments.namespaces} are more than the {arguments.turns} turns")
+    log = SyntheticLog(arguments.turns, arguments.namespaces)
+    config = parse_config("", [f"store.buckets={arguments.buckets or 0}"])
+    return benchmark_forget(config, log, arguments.canaries, arguments.repeats, folder, bars)
+
+
 _CASES = {
     "build": _build,
     "search": _search,
@@ -184,6 +208,7 @@ _CASES = {
     "http": _http,
     "walks": _walks,
     "skills": _skills,
+    "forget": _forget,
 }
 _DRAWN = ("search", "scale", "incremental")
 
@@ -240,6 +265,8 @@ def _mismatches(result: Mapping[str, Any]) -> list[str]:
 def _show(result: Mapping[str, Any]) -> None:
     if result["case"] == "scale":
         _show_scale(result)
+    elif result["case"] == "forget":
+        _show_forget(result)
     elif result["case"] == "incremental":
         _show_incremental(result)
     else:
@@ -301,6 +328,19 @@ def _show_incremental(result: Mapping[str, Any]) -> None:
         )
     console.print(table)
     _show_fixed(result)
+
+
+def _show_forget(result: Mapping[str, Any]) -> None:
+    about = f"{result['turns']:,} turns, {result['namespaces']:,} namespaces, {result['buckets']:,} buckets"
+    console.print(about, highlight=False)
+    rebuilt, forgotten = (result[name]["median"] for name in ("rebuild_of_bucket_seconds", "forget_seconds"))
+    ratio = result["ratio"]["median"]
+    line = f"a bucket's files: {rebuilt:.2f} s; forgetting at once: {forgotten:.2f} s; ratio {ratio:.2f}"
+    console.print(line, highlight=False)
+    for when, one in result["audits"].items():
+        seen = f"{one['files']:,} files, {one['bytes']:,} bytes, {one['seconds']:.1f} s"
+        line = f"audit {when.replace('_', ' ')}: {one['canaries_found']} of {result['canaries']} canaries; {seen}"
+        console.print(line, highlight=False)
 
 
 def _show_fixed(result: Mapping[str, Any]) -> None:

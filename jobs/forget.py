@@ -1,23 +1,29 @@
 """Forget a namespace, a session, or some of what was said or done there; with `--restore`, remember it again.
 
-It is hidden at once, in every version, and left out of the next build and of logs that are imported later.
+It is hidden at once, in every version, and left out of the next build and of logs that are imported later. The next
+build also erases it from the files of the store; with `--now` this job does, and with nothing named, what was forgotten
+before.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from hgmem_core.config import ConfigError
+from rich.markup import escape
+
+from hgmem_core.config import Config, ConfigError
 from hgmem_core.ids import check_namespace
-from jobs.terminal import add_config_arguments, console, load_config, now, run_job, time_argument, write_json
+from jobs.terminal import Bars, add_config_arguments, console, load_config, now, run_job, time_argument, write_json
+from pipelines.encoders import open_encoder
 from pipelines.forget import Change, Selection, forget, restore
+from pipelines.rebuild import erase
 from pipelines.store import Store
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the job and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m jobs.forget", description=__doc__)
-    parser.add_argument("--namespace", required=True, help="whose memory: exactly this one, all of it without more")
+    parser.add_argument("--namespace", help="whose memory: exactly this one, all of it without more")
     parser.add_argument("--session", metavar="ID", help="this session of it")
     parser.add_argument("--turn", action="append", default=[], metavar="ID", help="this turn; may be repeated")
     parser.add_argument("--source-id", action="append", default=[], metavar="ID", help="the log's own id of a message")
@@ -27,21 +33,53 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--contains", metavar="TEXT", help="what says this, in letters of either case")
     parser.add_argument("--restore", action="store_true", help="lift the tombstones of these arguments")
     parser.add_argument("--allow-unknown", action="store_true", help="forget also what was never imported, in advance")
+    parser.add_argument("--now", action="store_true", help="erase it, and what was forgotten before, from all files")
     parser.add_argument("--dry-run", action="store_true", help="tell what it would hide, and write nothing")
     add_config_arguments(parser, config_is_optional=False)
     arguments = parser.parse_args(argv)
     config = load_config(arguments)
+    if arguments.now and (arguments.restore or arguments.dry_run):
+        raise ConfigError("--now erases: leave out --restore and --dry-run")
+    if arguments.now and _names_nothing(arguments):
+        return _erase(config, arguments.json, {})
     selection = _selection(arguments)
     store = Store.open(config.store.root, config.store.cache)
     if arguments.restore:
         change = restore(store, selection, now(), arguments.dry_run)
     else:
         change = forget(store, selection, now(), arguments.allow_unknown, arguments.dry_run)
+    about = {"store": config.store.root, "restored": arguments.restore, "dry_run": arguments.dry_run}
+    if not arguments.json:
+        show(change, arguments.restore, arguments.dry_run)
+    if arguments.now:
+        return _erase(config, arguments.json, {**about, **asdict(change)})
     if arguments.json:
-        about = {"store": config.store.root, "restored": arguments.restore, "dry_run": arguments.dry_run}
         write_json({**about, **asdict(change)})
-        return 0
-    show(change, arguments.restore, arguments.dry_run)
+    return 0
+
+
+def _names_nothing(arguments: argparse.Namespace) -> bool:
+    return not any(value for name, value in vars(arguments).items() if name in _SELECTING)
+
+
+_SELECTING = ("namespace", "session", "turn", "source_id", "trajectory", "before", "speaker", "contains")
+
+
+def _erase(config: Config, as_json: bool, told: Mapping[str, object]) -> int:
+    """Erase from the files of the store what is forgotten, and say so."""
+    with Bars() as bars:
+        erased = erase(config, open_encoder(config.encoder), now(), bars)
+    if as_json:
+        done = None if erased is None else {**asdict(erased), "certificate": str(erased.certificate)}
+        write_json({**told, "erased": done})
+    elif erased is None:
+        console.print("[bold]erased[/] nothing: all that is forgotten was erased before", highlight=False)
+    else:
+        sizes = f"{erased.turns:,} turns and runs of {erased.namespaces:,} namespaces, {erased.removed:,} files removed"
+        console.print(f"[bold]erased[/] {sizes}", highlight=False)
+        console.print(f"[bold]certificate[/] {escape(str(erased.certificate))}", highlight=False, soft_wrap=True)
+        for version in erased.dropped:
+            console.print(f"version {version} has other settings and lacks these buckets now", highlight=False)
     return 0
 
 
@@ -76,6 +114,8 @@ def _selection(arguments: argparse.Namespace) -> Selection:
     Raises:
         ConfigError: They do not go together.
     """
+    if arguments.namespace is None:
+        raise ConfigError("--namespace is missing: say whose memory; --now alone erases what is forgotten already")
     try:
         check_namespace(arguments.namespace)
     except ValueError as error:

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hgmem_core.chat import ModelError
@@ -10,8 +10,8 @@ from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from pipelines.calls import Spent, drop_refused
 from pipelines.chat_model import ChatModel
-from pipelines.engine import BuildJob, Watch
-from pipelines.imports import ImportedPart, imported_parts, read_imports
+from pipelines.engine import BuildJob, Indexes, Watch
+from pipelines.imports import Import, ImportedPart, imported_parts, read_imports
 from pipelines.job_log import Checked, Published
 from pipelines.pieces import Pieces
 from pipelines.preflight import MEMORY_BYTES_A_TURN, available_memory, memory_warning, software_versions
@@ -39,6 +39,7 @@ class Built:
         namespaces: Namespaces in the version; one with turns and runs counts once.
         report: What the stages did.
         kept: Why another version stays the current one; None if this one is it.
+        indexes: Of each of its buckets.
     """
 
     version: str
@@ -50,9 +51,17 @@ class Built:
     namespaces: int
     report: Report
     kept: str | None = None
+    indexes: Indexes = field(default_factory=dict, repr=False)
 
 
-def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat: ChatModel | None) -> Built:
+def build(
+    run: Run,
+    config: Config,
+    encoder: Encoder,
+    tuned: Tuned | None,
+    chat: ChatModel | None,
+    imports: Sequence[Import] | None = None,
+) -> Built:
     """Bring every bucket up to date with the imports and publish the result; do nothing twice.
 
     Args:
@@ -61,6 +70,7 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
         encoder: What makes the vectors.
         tuned: What makes tuned vectors; None for no such vectors.
         chat: A language model that is asked from here; None for none.
+        imports: As they will be once something is erased; None for those of the store as they are.
 
     Raises:
         StoreError: Nothing was imported yet, an import or a tombstone is damaged, or the store was taken over by
@@ -69,19 +79,11 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
         ModelError: The language model cannot be used any more, or gave too few answers.
     """
     store = run.store
-    imports = read_imports(store)
+    imports = read_imports(store) if imports is None else imports
     parts = imported_parts(store, imports, read_tombstones(store))
-    watch = Watch(run.progress, run.log, sum(stage_count(own, tuned) for own in parts.values()))
-    _look_at_memory(run, parts)
-    software, job_id = software_versions(), uuid.uuid4().hex
-    job = BuildJob(store, config, encoder.identity, tuned, parts, _parents(store), software, job_id)
-    indexes = run.engine.index(job, encoder, chat, watch)
-    watch.finish()
-    look_at_answers(run, config, watch.report, watch.report.outcomes)
-    run.lease.check()
-    outcomes, made_by = watch.report.outcomes, None if tuned is None else tuned.identity
-    last = imports[-1].number
-    published = publish(store, indexes, config, encoder.identity, outcomes, last, made_by, run.began_at)
+    indexes, report = index_buckets(run, config, encoder, tuned, chat, parts)
+    outcomes, made_by = report.outcomes, None if tuned is None else tuned.identity
+    published = publish(store, indexes, config, encoder.identity, outcomes, imports[-1].number, made_by, run.began_at)
     Pieces(store).clear()
     drop_refused(store)
     turns, trajectories, skills = (
@@ -98,9 +100,30 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
         trajectories=trajectories,
         skills=skills,
         namespaces=namespaces,
-        report=watch.report,
+        report=report,
         kept=published.kept,
+        indexes=indexes,
     )
+
+
+def index_buckets(
+    run: Run,
+    config: Config,
+    encoder: Encoder,
+    tuned: Tuned | None,
+    chat: ChatModel | None,
+    parts: Mapping[int, Sequence[ImportedPart]],
+) -> tuple[Indexes, Report]:
+    """Build buckets of such parts, and publish nothing; see `build`."""
+    watch = Watch(run.progress, run.log, sum(stage_count(own, tuned) for own in parts.values()))
+    _look_at_memory(run, parts)
+    software, job_id = software_versions(), uuid.uuid4().hex
+    job = BuildJob(run.store, config, encoder.identity, tuned, parts, _parents(run.store), software, job_id)
+    indexes = run.engine.index(job, encoder, chat, watch)
+    watch.finish()
+    look_at_answers(run, config, watch.report, watch.report.outcomes)
+    run.lease.check()
+    return indexes, watch.report
 
 
 _FEWEST_ROWS = 20

@@ -10,11 +10,12 @@ one does.
 """
 
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence, Set
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hgmem_core.chat import Reply, Request
@@ -178,6 +179,29 @@ def is_sound(path: Path) -> bool:
 def drop_refused(store: Store) -> None:
     """Remove what is known of requests that had no answer: at the end of a job."""
     store.remove_files(store.root / "calls", f"*/{_REFUSED}*")
+
+
+def erase_calls(store: Store, bucket: int, namespaces: Set[str]) -> dict[Path, Path | None]:
+    """Remove every call of some namespaces of a bucket, refused ones too, and files that are damaged.
+
+    Returns:
+        For each file that was removed the one that has the rest of it; None if nothing is left.
+    """
+    removed: dict[Path, Path | None] = {}
+    for path in store.files(calls_folder(store, bucket)):
+        rows = pq.read_table(path) if path.suffix == ".parquet" and is_sound(path) else None
+        rest = None
+        if rows is not None:
+            theirs = pc.is_in(rows.column("namespace"), value_set=pa.array(sorted(namespaces), pa.large_string()))
+            if not pc.any(theirs).as_py():
+                continue
+            left = rows.filter(pc.invert(theirs))
+            if left.num_rows:
+                prefix = path.stem.removesuffix(path.stem.rpartition("-")[2])
+                rest = keep_calls(store, path.parent, left, prefix)
+        removed[path] = rest
+        store.remove_file(path)
+    return removed
 
 
 def _row(one: Answered, request_hash: str) -> dict[str, object]:

@@ -9,7 +9,7 @@ import json
 import os
 import stat
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -79,8 +79,9 @@ def write_file(path: Path, payload: Payload) -> dict[str, Any]:
     if isinstance(payload, bytes):
         path.write_bytes(payload)
     elif path.suffix == ".arrow":
-        with pa.ipc.new_file(path, payload.schema) as writer:
-            writer.write_table(payload)
+        table = _without_neighbours(payload)
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
     else:
         # A dictionary or statistics of what never repeats cost time. List items keep their name, so that a table that
         # was read back is written to the same bytes.
@@ -95,6 +96,17 @@ def write_file(path: Path, payload: Payload) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
+def _without_neighbours(table: pa.Table) -> pa.Table:
+    """Return a table with buffers of its own: a slice is written with some bytes of the rows that it leaves out.
+
+    Those may be what was to be erased.
+    """
+    chunks = (chunk for column in table.columns for chunk in column.chunks)
+    if all(chunk.get_total_buffer_size() <= chunk.nbytes for chunk in chunks):
+        return table
+    return table.take(pa.array(range(table.num_rows), pa.int64())).combine_chunks()
+
+
 def open_arrow(path: Path) -> pa.Table:
     """Map an Arrow file into memory and return its table; nothing is read before it is used."""
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
@@ -104,6 +116,19 @@ def file_sha256(path: Path) -> str:
     """Return the sha256 of a file, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_below(root: Path) -> Iterator[Path]:
+    """Yield every file below a folder, hidden ones too; links are not followed.
+
+    Raises:
+        OSError: A folder cannot be listed.
+    """
+    for path in sorted(root.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            yield from files_below(path)
+        elif not path.is_dir():
+            yield path
 
 
 def damage_of(path: Path, listed: Mapping[str, Any] | None, contents: bool = True) -> str | None:

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice, pairwise
@@ -33,7 +33,15 @@ from hgmem_core.trajectories import Run as AgentRun
 from hgmem_core.turns import messages_table, number_equals
 from pipelines.files import RESTORE, StoreError, file_sha256, make_folder, write_file
 from pipelines.forgotten_rows import Keeping, by_log_row, is_imported, without_left_out
-from pipelines.imports import Import, digests_name, digests_table, part_name, parts_json, read_imports
+from pipelines.imports import (
+    Import,
+    digests_name,
+    digests_table,
+    part_name,
+    parts_json,
+    read_imports,
+    rejects_name,
+)
 from pipelines.log_files import LogFileError, absolute, check_columns, expand_paths, file_of, open_rows
 from pipelines.redaction import Redactor, identities_of
 from pipelines.run import Run
@@ -124,7 +132,10 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         before = [other for other in imports if other.number < one.number]
         then = Keeping.of(store, one.entry.files, before, one.entry.tombstones)
         again = Shuffle(store, [by_key[key] for key in one.entry.files], config, one.entry.ingested_at, then)
-        _shuffle(run, again, one.entry.identity, one)
+        bare = replace(one, entry=one.entry.as_imported())
+        _shuffle(run, again, one.entry.identity, bare)
+        if bare != one:
+            store.write_json(one.path, bare.entry.as_json(), replace=True)
     if not new:
         return Imported(None, 0, len(files), {}, 0, time.perf_counter() - began, mended=len(lost))
     identity = import_identity(store.buckets, [file.key for file in new], number)
@@ -361,7 +372,7 @@ class Shuffle:
             files[f"outcomes-{bucket:05d}.parquet"] = _outcome_table(results)
             rejects = _reject_table(results)
             if rejects.num_rows:
-                files[f"rejects-{bucket:05d}.parquet"] = rejects
+                files[rejects_name(bucket)] = rejects
         listed = {name: write_file(folder / name, table) for name, table in files.items()}
         return {"folder": folder.name, "files": listed, "parts": parts, "changes": changes}
 

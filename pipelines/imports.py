@@ -1,7 +1,7 @@
 """What a store has imported: numbered entries, each with an output that holds its messages and runs by bucket.
 
 An import cannot be made from anything else in the store. Damage to it is refused with the names of its logs; importing
-them again writes the same files to the same place.
+them again writes the same files to the same place. Only erasing changes an import: see `pipelines.erased_imports`.
 """
 
 from collections import defaultdict
@@ -25,10 +25,17 @@ from pipelines.store import Output, Store
 
 
 class Part(BaseModel, frozen=True, strict=True):
-    """How many messages, or runs, of a bucket an import holds, and the digest of what they say."""
+    """How many messages, or runs, of a bucket an import holds, and the digest of what they say.
+
+    Attributes:
+        rows: How many.
+        digest: Of what they say.
+        suffix: Of the names of its files, where they were written anew without what was erased.
+    """
 
     rows: int
     digest: str
+    suffix: Annotated[str, Field(pattern="^[0-9a-f]*$")] = ""
 
 
 class Cut(BaseModel, frozen=True, strict=True):
@@ -81,6 +88,18 @@ class Entry(BaseModel, frozen=True, strict=True):
         """How many messages and runs it holds."""
         return sum(part.rows for parts in (self.parts, self.runs) for part in parts.values())
 
+    def as_imported(self) -> "Entry":
+        """Return it with the names that files have which an import writes."""
+        parts, runs = (
+            {bucket: part.model_copy(update={"suffix": ""}) for bucket, part in own.items()}
+            for own in (self.parts, self.runs)
+        )
+        return self.model_copy(update={"parts": parts, "runs": runs})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of its file."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Import:
@@ -100,14 +119,17 @@ class Import:
         output = store.find(self.folder)
         if output is None:
             raise StoreError(self.again(f"{self.folder / 'manifest.json'} is missing or damaged"))
-        if parts_json(output.manifest.get("parts"), output.manifest.get("runs")) != self.parts_json():
+        told = parts_json(output.manifest.get("parts"), output.manifest.get("runs"))
+        if self.parts_json() not in (told, *output.manifest.get(PARTS_WHILE_ERASING, ())):
             raise StoreError(self.again(f"{self.path} and {self.folder / 'manifest.json'} tell different parts"))
         return output
 
     def parts_json(self) -> dict[str, Any]:
         """Return its parts as manifests hold them."""
         every = (self.entry.parts_of(kind) for kind in get_args(RowKind))
-        return parts_json(*({str(bucket): part.model_dump() for bucket, part in own.items()} for own in every))
+        return parts_json(
+            *({str(bucket): part.model_dump(exclude_defaults=True) for bucket, part in own.items()} for own in every)
+        )
 
     def is_damaged(self, store: Store) -> bool:
         """Say whether any of its files is missing, truncated or altered; reads them all."""
@@ -120,6 +142,10 @@ class Import:
         """Say what is damaged, and which logs to import again."""
         logs = " and ".join(self.entry.logs) or "its logs"
         return f"{damage}. The store cannot make it anew: import again {logs}, unchanged and together, or restore it"
+
+
+PARTS_WHILE_ERASING = "parts_while_erasing"
+"""In the manifest of an import of which files are being written anew: its parts before, the oldest first."""
 
 
 def parts_json(messages: object, runs: object) -> dict[str, Any]:
@@ -150,14 +176,18 @@ class ImportedPart:
     store: Store
 
     @property
+    def _part(self) -> Part:
+        return self.origin.entry.parts_of(self.kind)[self.bucket]
+
+    @property
     def rows(self) -> int:
         """How many messages or runs."""
-        return self.origin.entry.parts_of(self.kind)[self.bucket].rows
+        return self._part.rows
 
     @property
     def digest(self) -> str:
         """What they say, and what of it is forgotten; the time of the import does not count."""
-        said = self.origin.entry.parts_of(self.kind)[self.bucket].digest
+        said = self._part.digest
         named = sorted(self.tombstones.namespaces)
         return digest_of_parts([said, *map(self.tombstones.digest_of, named)]) if named else said
 
@@ -167,7 +197,7 @@ class ImportedPart:
         Raises:
             StoreError: The file is not as it was written; names the logs to import again.
         """
-        names, digests = self._table(digests_name(self.kind, self.bucket)).columns
+        names, digests = self._table(digests_name(self.kind, self.bucket, self._part.suffix)).columns
         found = dict(zip(names.to_pylist(), digests.to_pylist(), strict=True))
         for name in self.tombstones.namespaces & found.keys():
             found[name] = digest_of_parts([found[name], self.tombstones.digest_of(name)])
@@ -179,7 +209,7 @@ class ImportedPart:
         Raises:
             StoreError: The file is not as it was written; names the logs to import again.
         """
-        rows = self._table(part_name(self.kind, self.bucket))
+        rows = self._table(part_name(self.kind, self.bucket, self._part.suffix))
         return rows if namespaces is None else select(rows, namespaces)
 
     def _table(self, name: str) -> pa.Table:
@@ -221,14 +251,23 @@ def digests_table(digests: Mapping[str, str]) -> pa.Table:
     return pa.table({name: pa.array(column, pa.large_string()) for name, column in columns.items()})
 
 
-def digests_name(kind: RowKind, bucket: int) -> str:
+def digests_name(kind: RowKind, bucket: int, suffix: str = "") -> str:
     """Return the name of a bucket's digests in an import's output."""
-    return f"{'digests' if kind == 'messages' else 'run-digests'}-{bucket:05d}.parquet"
+    return f"{_numbered('digests' if kind == 'messages' else 'run-digests', bucket, suffix)}.parquet"
 
 
-def part_name(kind: RowKind, bucket: int) -> str:
+def part_name(kind: RowKind, bucket: int, suffix: str = "") -> str:
     """Return the name of a bucket's file in an import's output."""
-    return f"{'bucket' if kind == 'messages' else 'runs'}-{bucket:05d}.parquet"
+    return f"{_numbered('bucket' if kind == 'messages' else 'runs', bucket, suffix)}.parquet"
+
+
+def rejects_name(bucket: int, suffix: str = "") -> str:
+    """Return the name of a bucket's rejects in an import's output."""
+    return f"{_numbered('rejects', bucket, suffix)}.parquet"
+
+
+def _numbered(stem: str, bucket: int, suffix: str) -> str:
+    return f"{stem}-{bucket:05d}{'-' if suffix else ''}{suffix}"
 
 
 def read_imports(store: Store) -> list[Import]:
@@ -270,8 +309,8 @@ def imported_parts(store: Store, imports: Sequence[Import], tombstones: Tombston
         except StoreError as error:
             fault = str(error)  # it matters to those buckets alone that are to be built again
         for kind in get_args(RowKind):
-            for bucket in one.entry.parts_of(kind):
-                names = (part_name(kind, bucket), digests_name(kind, bucket))
+            for bucket, part in one.entry.parts_of(kind).items():
+                names = (part_name(kind, bucket, part.suffix), digests_name(kind, bucket, part.suffix))
                 listed = {name: files[name] for name in names if name in files}
                 parts.setdefault(bucket, []).append(
                     ImportedPart(one, kind, bucket, listed, fault, own.get(bucket, NO_TOMBSTONES), store)

@@ -156,11 +156,17 @@ class MirroredStore(Store):
         """See `Store.share`."""
         self.storage.put(self._key(path), path)
 
-    def files(self, folder: Path, pattern: str) -> list[Path]:
+    def files(self, folder: Path, pattern: str = "*") -> list[Path]:
         """See `Store.files`."""
         listed = self._matching(folder, pattern)
         self._bring([path for path in listed if not path.exists()])
         return listed
+
+    def every_file(self) -> Iterator[Path]:
+        """See `Store.every_file`: each is fetched."""
+        for key in sorted(listed.key for listed in self.storage.listed("")):
+            self.fetch(self.root / key)
+            yield self.root / key
 
     def remove_files(self, folder: Path, pattern: str) -> None:
         """See `Store.remove_files`."""

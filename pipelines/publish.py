@@ -1,6 +1,7 @@
 """Publishing: write a version's manifest, then move the pointer to it unless another version has a better claim."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,20 @@ from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.engine import Indexes
 from pipelines.files import read_sealed
 from pipelines.store import Output, Store
-from pipelines.versions import RELATION_LAYOUTS, Pointer, Version, manifest_path, pointers, version_id
+from pipelines.versions import (
+    PUBLISHED_WITH,
+    RELATION_LAYOUTS,
+    Pointer,
+    Version,
+    manifest_path,
+    pointers,
+    read_manifest,
+    version_id,
+)
+
+_COUNTED = ("namespaces", "turns", "episodes", "facts", "topics")
+_COUNTED_SKILLS = ("namespaces", "trajectories", "skills", "subtasks")
+"""What a manifest says of its buckets together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +79,24 @@ def publish(
         for stage in ("index", "index_skills")
     )
     manifest: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
+        **settings_of(store, config, encoder, tuned),
         "software_version": __version__,
+        "recipes": sorted(RECIPES),
+        **{name: sum(output.manifest[name] for output in turns.values()) for name in _COUNTED},
+        "outcomes": outcomes,
+        "buckets": _listed(store, turns),
+    }
+    if skills:
+        manifest["skills"] = _skills(store, skills)
+    return _advance(store, Pointer(version=_write(store, manifest), imports=imports, published_at=published_at))
+
+
+def settings_of(
+    store: Store, config: Config, encoder: EncoderIdentity, tuned: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return what decides the answers of a version beside its outputs, as its manifest has it; see `publish`."""
+    return {
+        "schema_version": SCHEMA_VERSION,
         "index_revision": INDEX_REVISION,
         "tokens_revision": TOKENS_REVISION,
         "encoder": encoder.as_dict(),
@@ -74,19 +104,9 @@ def publish(
         "index": config.index.model_dump(),
         "propagation": config.propagate.weight,
         "relations": RELATION_LAYOUTS,
-        "recipes": sorted(RECIPES),
         "default_recipe": DEFAULT_RECIPE,
         "store_buckets": store.buckets,
-        **{
-            name: sum(output.manifest[name] for output in turns.values())
-            for name in ("namespaces", "turns", "episodes", "facts", "topics")
-        },
-        "outcomes": outcomes,
-        "buckets": _listed(store, turns),
     }
-    if skills:
-        manifest["skills"] = _skills(store, skills)
-    return _advance(store, Pointer(version=_write(store, manifest), imports=imports, published_at=published_at))
 
 
 def publish_skills(
@@ -125,14 +145,121 @@ def publish_skills(
             return Published(new, number + 1, moved=True)
 
 
+def publish_buckets(
+    version: Version, buckets: Collection[int], indexes: Indexes, published_at: datetime | None = None
+) -> Published:
+    """Make a version that differs from the current one in some buckets alone, and the current one.
+
+    Args:
+        version: The current one. Where somebody chose it, the new one is as good as chosen.
+        buckets: Those that were built again.
+        indexes: Of each of them; a bucket of which nothing is left has none.
+        published_at: The time of the job, for the pointer.
+    """
+    store = version.store
+    manifest = {name: value for name, value in version.manifest.items() if name not in _OF_ONE_VERSION}
+    manifest["skills"] = {name: value for name, value in _skills_of(manifest).items() if name != PUBLISHED_WITH}
+    manifest = _with_buckets(store, manifest, buckets, indexes)
+    if not manifest["skills"]["buckets"]:
+        del manifest["skills"]
+    new = _write(store, manifest)
+    while True:
+        number, current = pointers(store)[-1]
+        if current.version == new:
+            return Published(new, number, moved=False)
+        if current.version != version.id:
+            kept = (
+                f"version {new} was not made the current one: it was made of {version.id}, and {current.version} took "
+                "that one's place meanwhile, which has nothing of what was erased either"
+            )
+            return Published(new, number, moved=False, kept=kept)
+        pointer = current.model_copy(update={"version": new, "published_at": published_at})
+        if store.claim("current", number + 1, pointer.content()):
+            return Published(new, number + 1, moved=True)
+
+
+_OF_ONE_VERSION = ("version", "checksum", PUBLISHED_WITH)
+
+
+def redirect(store: Store, version: str, buckets: Collection[int], indexes: Indexes) -> bool:
+    """Let an earlier version have other indexes of some buckets, or none of them; it keeps its id.
+
+    Args:
+        store: Where.
+        version: Its id.
+        buckets: Those that change.
+        indexes: What it has of each from now on.
+
+    Returns:
+        Whether anything of it changed.
+    """
+    path, manifest = manifest_path(store, version), read_manifest(store, version)
+    if manifest is None:  # it is damaged, so that nothing is served of it
+        return False
+    changed = _with_buckets(store, manifest, buckets, indexes)
+    for section, was in ((changed, manifest), (changed.get("skills"), manifest.get("skills"))):
+        if section is not None and was is not None and section["buckets"] != was["buckets"]:
+            gone = {bucket: about["folder"] for bucket, about in was["buckets"].items()
+                    if section["buckets"].get(bucket) != about}  # fmt: skip
+            section[PUBLISHED_WITH] = {**gone, **was.get(PUBLISHED_WITH, {})}
+    if changed == manifest:
+        return False
+    store.write_json(path, changed, replace=True)
+    return True
+
+
+def _skills_of(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    none = {"index_revision": SKILL_INDEX_REVISION, "recipes": sorted(SKILL_RECIPES), "buckets": {}}
+    skills: Mapping[str, Any] = manifest.get("skills", {**none, **dict.fromkeys(_COUNTED_SKILLS, 0)})
+    return skills
+
+
+def _with_buckets(
+    store: Store, manifest: Mapping[str, Any], buckets: Collection[int], indexes: Indexes
+) -> dict[str, Any]:
+    """Return a manifest with other indexes of some buckets, and the counts that go with them."""
+    outcomes = {stage: Counter(counts) for stage, counts in manifest["outcomes"].items()}
+    sections = []
+    for stage, about, counted in (
+        ("index", manifest, _COUNTED),
+        ("index_skills", _skills_of(manifest), _COUNTED_SKILLS),
+    ):
+        section, own = dict(about), dict(about["buckets"])
+        for bucket in buckets:
+            old = own.pop(str(bucket), None)
+            before = None if old is None else store.find(store.root / old["folder"])
+            after = indexes.get(bucket, {}).get(stage)
+            for output, sign in ((before, -1), (after, 1)):
+                if output is not None:
+                    section |= {name: section[name] + sign * output.manifest[name] for name in counted}
+                    _count(store, output, sign, outcomes)
+            if after is not None:
+                own |= _listed(store, {bucket: after})
+        sections.append({**section, "buckets": own})
+    told, skills = sections
+    told["outcomes"] = {stage: {name: many for name, many in sorted(counts.items()) if many}
+                        for stage, counts in outcomes.items()}  # fmt: skip
+    if skills["buckets"] or "skills" in manifest:
+        told["skills"] = skills
+    return told
+
+
+def _count(store: Store, index: Output, sign: int, outcomes: dict[str, Counter[str]]) -> None:
+    """Add what became of the rows of an index's stages to sums, or take it from them."""
+    made_from = {
+        store.output_folder(stage, identity) for stage, identity in index.manifest.get("made_from", {}).items()
+    }
+    for output in (index, *filter(None, map(store.find, sorted(made_from)))):
+        own = outcomes.setdefault(output.manifest["stage"], Counter())
+        for name, many in output.manifest["outcomes"].items():
+            own[name] += sign * many
+
+
 def _skills(store: Store, skills: Mapping[int, Output]) -> dict[str, Any]:
     return {
         "index_revision": SKILL_INDEX_REVISION,
         "recipes": sorted(SKILL_RECIPES),
-        **{
-            name: sum(output.manifest[name] for output in skills.values())
-            for name in ("namespaces", "trajectories", "skills", "subtasks")
-        },
+        **{name: sum(output.manifest[name] for output in skills.values()) for name in _COUNTED_SKILLS},
         "buckets": _listed(store, skills),
     }
 

@@ -1,5 +1,7 @@
 """The whole way from logs to a published version: import what is new, build, publish."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,25 +11,29 @@ from pipelines.build import Built, build
 from pipelines.chat_model import ChatModel
 from pipelines.encoders import tuned_vectors
 from pipelines.engine import Choice
+from pipelines.erase import Erased, erase_now, finish_erasure, prepare_erasure
 from pipelines.import_stage import Imported, import_logs
 from pipelines.job_log import VersionsPruned
 from pipelines.progress import Progress
 from pipelines.retention import Pruned, prune_held
 from pipelines.run import Run, open_run_with_model
 from pipelines.store import Store, StoreError
+from pipelines.tuned_vectors import Tuned
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
     """A store, what was imported into it (None without inputs), the version that was published, and what ran.
 
-    `pruned` tells what was removed; None where every version is kept.
+    `erased` tells what was erased on the way; None where nothing was to be. `pruned` tells which versions were removed;
+    None where every version is kept.
     """
 
     store: Store
     imported: Imported | None
     built: Built
     engine: Choice
+    erased: Erased | None = None
     pruned: Pruned | None = None
 
 
@@ -51,11 +57,48 @@ def rebuild(
         ModelError: The language model cannot be used, or not any more.
         EncoderError: What `encoder.tuned` names makes no vectors for this store.
     """
-    tuned = tuned_vectors(config.encoder, encoder.identity)
-    with open_run_with_model("rebuild", config, ingested_at, progress, chat) as (run, config, chat):
+    with _opened("rebuild", config, encoder, ingested_at, progress, chat) as (run, config, tuned, chat):
         imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
-        built = build(run, config, encoder, tuned, chat)
-        return Rebuilt(run.store, imported, built, run.choice, _retained(run, config.store.keep_versions))
+        erasing = prepare_erasure(run)
+        built = build(run, config, encoder, tuned, chat, None if erasing is None else erasing.imports.every)
+        erased = None if erasing is None else finish_erasure(run, erasing, built.indexes)
+        pruned = _retained(run, config.store.keep_versions)
+        return Rebuilt(run.store, imported, built, run.choice, erased, pruned)
+
+
+def erase(
+    config: Config, encoder: Encoder, began_at: datetime, progress: Progress, chat: ChatModel | None = None
+) -> Erased | None:
+    """Erase at once what the tombstones of a store cover; None if that is done already.
+
+    Args:
+        config: Which store, and how its current version was built; its inputs are not looked at.
+        encoder: What makes the vectors.
+        began_at: When the job began.
+        progress: For whoever watches.
+        chat: Asked in the place of the model that the configuration names.
+
+    Raises:
+        StoreError: The store cannot be used, another job holds it, its version was built with other settings, or
+            something of what was erased is found.
+        ClusterError: Ray cannot do the work.
+        ModelError: The language model cannot be used, or not any more.
+        EncoderError: What `encoder.tuned` names makes no vectors for this store.
+    """
+    Store.open(config.store.root, config.store.cache)
+    config = config.model_copy(update={"inputs": []})
+    with _opened("forget", config, encoder, began_at, progress, chat) as (run, config, tuned, chat):
+        return erase_now(run, config, encoder, tuned, chat)
+
+
+@contextmanager
+def _opened(
+    what: str, config: Config, encoder: Encoder, began_at: datetime, progress: Progress, chat: ChatModel | None
+) -> Iterator[tuple[Run, Config, Tuned | None, ChatModel | None]]:
+    """Open what a build takes: the job, the configuration with what is known of its model, what is tuned, the model."""
+    tuned = tuned_vectors(config.encoder, encoder.identity)
+    with open_run_with_model(what, config, began_at, progress, chat) as (run, own, asked):
+        yield run, own, tuned, asked
 
 
 def _retained(run: Run, keep: int) -> Pruned | None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pipelines.files import StoreError, read_sealed
+from pipelines.files import StoreError
 from pipelines.imports import read_imports
 from pipelines.job_log import LeaseTaken, VersionsPruned, open_store_log
 from pipelines.lease import hold_lease
 from pipelines.store import Store
 from pipelines.version_history import Reach, stored_manifest
-from pipelines.versions import current_version, manifest_path, pointers
+from pipelines.versions import current_version, manifest_path, pointers, read_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def prune_held(store: Store, keep: int, dry_run: bool = False) -> Pruned:
     freed, back = 0, []
     for version in gone:
         path = manifest_path(store, version)
-        store.fetch(path)
-        size, manifest = path.stat().st_size, read_sealed(path)
+        manifest = read_manifest(store, version)
+        size = path.stat().st_size
         if not dry_run:
             store.remove(path.parent)
             if manifest is not None and _is_current(store, version):  # somebody rolled back to it in this moment

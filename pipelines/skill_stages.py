@@ -124,6 +124,10 @@ class SkillBuild:
         }
         return self._runner.sound(self._index(made))
 
+    def digests(self) -> dict[str, str]:
+        """Return what tells each stage from one with other settings, by name."""
+        return {name: stage.digest for name, stage in self._stages.items()}
+
     def _plan(self, runs: Tables) -> Asking[Produced]:
         trajectories, is_asked = runs["trajectories"], self._config.llm.decides("decompose")
         made = (yield from plan_llm(trajectories, self._terms)) if is_asked else plan(trajectories)

@@ -125,6 +125,10 @@ class BucketBuild:
         self._stages = {name: Stage(name, *slices[name]) for name in stages_of(tuned)}
         self._steps = StageSteps(runner, self._stages, self._embedding)
 
+    def digests(self) -> dict[str, str]:
+        """Return what tells each stage from one with other settings, by name."""
+        return {name: stage.digest for name, stage in self._stages.items()}
+
     @property
     def _terms(self) -> Terms:
         return terms_of(self._config.llm)

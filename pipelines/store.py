@@ -40,6 +40,7 @@ from pipelines.files import (
     damage_of,
     dump,
     file_sha256,
+    files_below,
     make_folder,
     open_arrow,
     read_as,
@@ -281,9 +282,17 @@ class Store:
     def share(self, path: Path) -> None:
         """Show others a file that was written in place; on a disk they see it."""
 
-    def files(self, folder: Path, pattern: str) -> list[Path]:
+    def files(self, folder: Path, pattern: str = "*") -> list[Path]:
         """Return the single files below a folder that match a pattern, in order, for reading."""
-        return sorted(folder.glob(pattern))
+        return sorted(path for path in folder.glob(pattern) if path.is_file())
+
+    def every_file(self) -> Iterator[Path]:
+        """Yield every file of the store, hidden ones too, for reading; links are not followed.
+
+        Raises:
+            OSError: A folder cannot be listed.
+        """
+        return files_below(self.root)
 
     def remove_files(self, folder: Path, pattern: str) -> None:
         """Remove the single files below a folder that match a pattern."""
@@ -295,6 +304,17 @@ class Store:
         self._check_root()
         make_folder(path.parent, exist_ok=True)
         create_json(path, seal(content), replace)
+
+    def add_file(self, path: Path, payload: Payload) -> dict[str, Any]:
+        """Write a further file whole, beside those of an output or in a folder of its own; a reader sees no part of it.
+
+        Returns:
+            Its size and sha256, as a manifest lists them.
+        """
+        with self.workspace() as draft:
+            listed = write_file(draft / path.name, payload)
+            self.put(draft / path.name, path)
+        return listed
 
     def remove_file(self, path: Path) -> None:
         """Remove a single file of the store, if it is there."""
@@ -328,6 +348,12 @@ class Store:
                 f"{self.root} is gone: it was removed, renamed or unmounted while this process worked on it; bring it "
                 "back and run this again"
             )
+
+    def clear(self) -> None:
+        """Remove what other runs left under `tmp/`, whoever they were; for who holds the store."""
+        for folder in (self.root / "tmp").glob("*"):
+            if f"-{os.getpid()}-{_RUN}-" not in folder.name:
+                shutil.rmtree(folder)
 
     def sweep(self) -> None:
         """Remove what runs left under `tmp/`: of this host if their process is gone, of others if untouched for a day.

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.files import StoreError, read_sealed
+from pipelines.files import StoreError
 from pipelines.store import Store
-from pipelines.versions import VersionError, manifest_path, open_version, pointers
+from pipelines.versions import VersionError, manifest_path, open_version, pointers, read_manifest
 
 COUNTED = ("namespaces", "turns", "episodes", "facts", "topics")
 """What a manifest counts."""
@@ -108,8 +108,7 @@ def history(store: Store) -> list[VersionRecord]:
     folders: dict[str, Set[Path]] = {}
     counts: dict[str, Mapping[str, int]] = {}
     for version in store.version_ids():
-        store.fetch(manifest_path(store, version))
-        manifest = read_sealed(manifest_path(store, version))
+        manifest = read_manifest(store, version)
         folders[version] = set() if manifest is None else reach.of(manifest)
         counts[version] = {} if manifest is None else counts_of(manifest)
     uses = Counter(folder for own in folders.values() for folder in own)
@@ -147,9 +146,7 @@ def stored_manifest(store: Store, version: str) -> Mapping[str, Any]:
     Raises:
         StoreError: It is damaged.
     """
-    path = manifest_path(store, version)
-    store.fetch(path)
-    manifest = read_sealed(path)
+    path, manifest = manifest_path(store, version), read_manifest(store, version)
     if manifest is None or manifest.get("version") != version:
         raise StoreError(
             f"{path} is damaged, so nobody can tell which outputs the version needs: restore it from a backup, run the "

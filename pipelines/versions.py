@@ -42,12 +42,15 @@ TUNED_FILE = "turn_tuned.faiss"
 """Beside them in a version that has tuned vectors."""
 
 _NOT_SERVED = "version {} is not served; roll back to another version or rebuild"
-_DECIDING = (
+DECIDING = (
     "schema_version", "index_revision", "tokens_revision", "encoder", "tuned_encoder", "index", "propagation",
     "relations", "default_recipe", "store_buckets",
 )  # fmt: skip
 RELATION_LAYOUTS = {graph: list(layout) for graph, layout in LAYOUTS.items()}
 """Of each event graph, as a manifest has it."""
+
+PUBLISHED_WITH = "published_with"
+"""In a manifest: the folders of those buckets of which something was erased after the version was published."""
 
 _SOFTWARE: Mapping[str, Any] = MappingProxyType(
     {
@@ -91,7 +94,7 @@ def version_id(manifest: Mapping[str, Any]) -> str:
     The digests of files are not among it, because they depend on the time of the import: two stores with the same logs
     and settings have versions of the same id. The identities of the outputs stand for their content.
     """
-    deciding = {name: manifest.get(name) for name in _DECIDING}
+    deciding = {name: manifest.get(name) for name in DECIDING}
     told = [deciding, _folders(manifest)]
     skills = manifest.get("skills")
     if skills is not None:
@@ -100,12 +103,21 @@ def version_id(manifest: Mapping[str, Any]) -> str:
 
 
 def _folders(manifest: Mapping[str, Any]) -> dict[str, str]:
-    return {bucket: about["folder"] for bucket, about in manifest.get("buckets", {}).items()}
+    """Return which output each bucket had when the version was published, whatever was erased since."""
+    folders = {bucket: about["folder"] for bucket, about in manifest.get("buckets", {}).items()}
+    return {**folders, **manifest.get(PUBLISHED_WITH, {})}
 
 
 def manifest_path(store: Store, version: str) -> Path:
     """Return where the manifest of a version lies, or would."""
     return store.root / "versions" / version / "manifest.json"
+
+
+def read_manifest(store: Store, version: str) -> dict[str, Any] | None:
+    """Return the manifest of a version, whether or not this software can serve it; None if it is gone or damaged."""
+    path = manifest_path(store, version)
+    store.fetch(path)
+    return read_sealed(path)
 
 
 def pointers(store: Store) -> list[tuple[int, Pointer]]:

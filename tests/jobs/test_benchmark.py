@@ -157,3 +157,18 @@ def test_matplotlib_is_loaded_by_plot_alone():
     command = [sys.executable, "-c", script, "plot", "x.json", "--out", "y"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert "ConfigError: plot needs matplotlib: pip install 'hgmem[plots]'" in done.stderr
+
+
+def test_forgetting_is_timed_and_looked_after(job, tmp_path):
+    arguments = ("--turns", 60, "--namespaces", 4, "--canaries", 12, "--buckets", 2, "--repeats", 1)
+    code, out, err = job(
+        benchmark, "forget", *arguments, "--work", tmp_path / "work", "--out", tmp_path / "forget.json"
+    )
+    assert code == 0, err
+    assert list((tmp_path / "work").iterdir()) == []
+    result = json.loads((tmp_path / "forget.json").read_text())
+    assert {when: one["canaries_found"] for when, one in result["audits"].items()} == {
+        "before": 12, "after_forgetting": 0, "after_prune": 0,
+    }  # fmt: skip
+    assert result["ratio"]["median"] > 0
+    assert "ratio" in out

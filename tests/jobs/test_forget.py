@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from jobs import forget, query, rebuild
+from jobs import audit, forget, query, rebuild
 from jobs.terminal import run_job
 from tests.pipelines.logs import rows, write_jsonl
 from tests.pipelines.runs import runs, write_runs
@@ -128,3 +128,30 @@ def test_what_does_not_go_together_is_refused(job, config, arguments, said):
     code, _, err = job(forget, config, *arguments)
     assert code == 2
     assert said in err
+
+
+def test_now_erases_from_every_file_and_a_restored_log_brings_it_back(job, config, tmp_path):
+    store = tmp_path / "store"
+    texts = ["--text", "ana told me about", "--text", "on the table for ana.", "--json"]
+    assert job(audit, store, *texts)[0] == 1
+    code, out, _ = job(forget, config, "--namespace", "acme/ana", "--now", "--json")
+    told = json.loads(out)
+    assert (code, told["turns"], told["trajectories"]) == (0, 12, 12)
+    assert told["erased"]["turns"] == 24
+    assert job(audit, store, *texts)[0] == 0
+    assert found(job, config)["reason"] == "unknown_namespace"
+    assert found(job, config, "acme/bo")["hits"]
+    code, out, _ = job(rebuild, config, "--json")
+    assert (code, json.loads(out)["published"]) == (0, False)
+    assert job(audit, store, *texts)[0] == 0
+    assert "all that is forgotten was erased before" in job(forget, config, "--now")[1]
+    assert job(forget, config, "--namespace", "acme/ana", "--restore")[0] == 0
+    assert job(rebuild, config)[0] == 0
+    assert found(job, config)["hits"]
+
+
+def test_now_goes_with_what_it_can_do(job, config):
+    code, _, error = job(forget, config)
+    assert (code, "say whose memory" in error) == (2, True)
+    code, _, error = job(forget, config, "--namespace", "acme/ana", "--now", "--restore")
+    assert (code, "leave out --restore" in error) == (2, True)

@@ -11,7 +11,7 @@ import pytest
 
 from hgmem_core.schemas import SCHEMA_VERSION
 from pipelines.hosts import host_id
-from pipelines.store import Store, StoreError, create_json, open_arrow
+from pipelines.store import Store, StoreError, create_json, open_arrow, write_file
 
 
 def test_a_store_remembers_its_buckets(tmp_path):
@@ -189,3 +189,15 @@ def test_a_json_file_is_never_replaced(tmp_path):
         create_json(tmp_path / "a.json", {"a": 2})
     assert json.loads((tmp_path / "a.json").read_text()) == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_slice_is_written_without_bytes_of_its_neighbours(tmp_path):
+    table = pa.table(
+        {"text": ["kept", "a canary beside it", "kept"], "more": [["a"], ["another canary, in a list"], []]}
+    )
+    for start in (0, 1, 2):
+        for kept in (table.slice(0, start), table.slice(start + 1)):
+            write_file(tmp_path / "slice.arrow", kept)
+            assert open_arrow(tmp_path / "slice.arrow").equals(kept)
+            if start == 1:
+                assert b"canary" not in (tmp_path / "slice.arrow").read_bytes()
