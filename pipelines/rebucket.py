@@ -24,7 +24,7 @@ from hgmem_core.tombstones import NO_TOMBSTONES
 from pipelines.calls import calls_folder, is_sound, keep_calls
 from pipelines.forgotten_rows import Keeping
 from pipelines.import_stage import Shuffle, fresh_folder, import_identity
-from pipelines.imports import Import, imported_parts, parts_json, read_imports
+from pipelines.imports import PARTS_WHILE_ERASING, Import, imported_parts, parts_json, read_imports
 from pipelines.job_log import LeaseTaken, open_store_log
 from pipelines.lease import Lease, hold_lease
 from pipelines.preflight import check_writable
@@ -125,6 +125,11 @@ def _cut(store: Store, one: Import, buckets: int) -> Output:
     entry = one.entry
     folder = store.output_folder("import", import_identity(buckets, entry.files, entry.tombstones))
     was = one.output(store)
+    if PARTS_WHILE_ERASING in was.manifest:
+        raise StoreError(
+            f"{was.folder} is being written anew without what was forgotten, and that was cut short: finish it with "
+            "`python -m jobs.forget CONFIG --now` or a rebuild, then run this again"
+        )
     with store.workspace() as work:
         spill = Spill(fresh_folder(work), buckets)
         for kind, table in _rows(store, one):
@@ -159,11 +164,13 @@ def _results(one: Import, output: Output) -> Iterator[list[dict[str, Any]]]:
     """Yield what became of the rows of an import's logs, bucket by bucket."""
     for name in sorted(output.manifest["files"]):
         if name.startswith("outcomes-"):
-            rejects = name.replace("outcomes-", "rejects-")
+            stem = name.replace("outcomes-", "rejects-").removesuffix(".parquet")
             raw: dict[tuple[str, str], str | None] = {}
-            if rejects in output.manifest["files"]:
-                for row in _table(one, output, rejects).to_pylist():
-                    raw[row["namespace"], row["source_id"]] = row["raw"]
+            # After an erasure their name has a suffix.
+            for rejects in output.manifest["files"]:
+                if rejects == f"{stem}.parquet" or rejects.startswith(f"{stem}-"):
+                    for row in _table(one, output, rejects).to_pylist():
+                        raw[row["namespace"], row["source_id"]] = row["raw"]
             columns = _table(one, output, name).select(["namespace", "row_id", "outcome", "reason"])
             yield [{**row, "raw": raw.get((row["namespace"], row["row_id"]))} for row in columns.to_pylist()]
 
