@@ -6,7 +6,7 @@ cosines over a stored norm.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from hgmem_core.lexical import Floats, Ints, Postings, score_postings
 from hgmem_core.lineage import spans
 from hgmem_core.relation_rows import relation_rows
 from hgmem_core.schemas import TURN, TableSchema, namespace_ranges
+from hgmem_core.sharded import Ivf, build_ivf
 from hgmem_core.tokens import tokenizer
 from hgmem_core.units import AFTER, BEFORE, UNITS, session_numbers, session_spans, turn_terms, unit_counts
 from hgmem_core.vector_rows import aligned_vectors
@@ -75,10 +76,28 @@ NAMESPACE = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
+class LargeLevel:
+    """The IVF index of a level's vectors in a large namespace.
+
+    Attributes:
+        namespace: Whose.
+        vectors: Which of the vectors of `BucketIndex`, such as `graph_vectors`.
+        level: `turn`, or a level of the hypergraph.
+        ivf: The index, or why there is none.
+    """
+
+    namespace: str
+    vectors: str
+    level: str
+    ivf: Ivf
+
+
+@dataclass(frozen=True, slots=True)
 class BucketIndex:
     """What `build_index` makes of a bucket; vectors are float32 `[rows, dimension]`, zero where there is none.
 
-    Turns have tuned vectors, of a dimension of their own, only where somebody asked for them.
+    Turns have tuned vectors, of a dimension of their own, only where somebody asked for them; large levels are those
+    of large namespaces.
     """
 
     namespaces: pa.Table
@@ -91,6 +110,7 @@ class BucketIndex:
     graph_vectors: Floats
     propagated_vectors: Floats
     tuned_vectors: Floats | None = None
+    large: tuple[LargeLevel, ...] = ()
 
 
 def build_index(
@@ -141,8 +161,10 @@ def build_index(
     arrays = [*turns.columns, *(pa.array(columns[name]) for name in columns), pa.array(has_vector)]
     arrays += [pa.array(norms[name]) for name in norms]
     graph_nodes, base, propagated = _graph_nodes(nodes, graph, propagation)
+    places = _rows_table(namespaces, NAMESPACE)
+    searched = {"vectors": vectors, "graph_vectors": base, "propagated_vectors": propagated}
     return BucketIndex(
-        namespaces=_rows_table(namespaces, NAMESPACE),
+        namespaces=places,
         nodes=pa.Table.from_arrays(arrays, schema=NODE.arrow),
         graph_nodes=graph_nodes,
         postings=_postings_table(tokens, postings),
@@ -152,7 +174,25 @@ def build_index(
         graph_vectors=base,
         propagated_vectors=propagated,
         tuned_vectors=None if tuned is None else aligned_vectors(turns.column("turn_id"), tuned)[0],
+        large=tuple(
+            LargeLevel(namespace, name, level, build_ivf(searched[name][rows]))
+            for namespace, name, level, rows in level_rows(places)
+            if rows.stop - rows.start >= config.ivf_from
+        ),
     )
+
+
+def level_rows(namespaces: pa.Table) -> Iterator[tuple[str, str, str, slice]]:
+    """Yield of all namespaces of NAMESPACE each level: whose, which vectors of `BucketIndex`, the level, their rows."""
+    for row in namespaces.to_pylist():
+        name = row["namespace"]
+        yield name, "vectors", "turn", slice(row["first_row"], row["first_row"] + row["rows"])
+        first = row["first_node"]
+        for level in LEVELS:
+            rows = slice(first, first + row[f"{level}s"])
+            yield name, "graph_vectors", level, rows
+            yield name, "propagated_vectors", level, rows
+            first = rows.stop
 
 
 def splice_indexes(old: BucketIndex, new: BucketIndex, kept: Set[str]) -> BucketIndex:
@@ -181,7 +221,9 @@ def splice_indexes(old: BucketIndex, new: BucketIndex, kept: Set[str]) -> Bucket
         tables["namespaces"] = tables["namespaces"].set_column(
             place, NAMESPACE.field(name), pa.array(first, pa.int64())
         )
-    return BucketIndex(**tables, **vectors)
+    large = [one for one in old.large if one.namespace in kept] + list(new.large)
+    order = {name: place for place, name in enumerate(tables["namespaces"].column("namespace").to_pylist())}
+    return BucketIndex(**tables, **vectors, large=tuple(sorted(large, key=lambda one: order[one.namespace])))
 
 
 def _part(index: BucketIndex, start: int, stop: int) -> BucketIndex:
