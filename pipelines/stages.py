@@ -294,9 +294,9 @@ class BucketBuild:
 
         def join(parent: Output, kept: Set[str], made: Produced) -> Produced:
             both = splice_indexes(_read_index(self._runner.sound(parent)), index, kept)
-            return _index_files(both, made.outcomes, about)
+            return index_files(both, made.outcomes, about)
 
-        return self._runner.finish(task, _index_files(index, outcomes, about), join)
+        return self._runner.finish(task, index_files(index, outcomes, about), join)
 
 
 def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
@@ -322,7 +322,8 @@ _INDEX_VECTORS = {
 }  # fmt: skip
 
 
-def _index_files(index: BucketIndex, outcomes: pa.Table, about: Mapping[str, object]) -> Produced:
+def index_files(index: BucketIndex, outcomes: pa.Table, about: Mapping[str, object]) -> Produced:
+    """Return the files of a bucket's index, and its manifest's `about` with the counts of what is in it."""
     files: dict[str, Payload] = {f"{name}.arrow": getattr(index, name) for name in _INDEX_TABLES}
     for name, file in _INDEX_VECTORS.items():
         vectors = getattr(index, name)

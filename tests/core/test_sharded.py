@@ -158,7 +158,7 @@ def mapped(path):
 def test_a_file_of_the_other_kind_is_refused(tmp_path):
     (tmp_path / "flat").write_bytes(to_faiss(clustered()[:100]))
     (tmp_path / "ivf").write_bytes(built().shards[0])
-    with pytest.raises(VectorError, match="flat holds a IndexFlat.*expected an IVF index"):
+    with pytest.raises(VectorError, match=r"flat holds a IndexFlat.*expected an IVF index"):
         open_ivf(str(tmp_path / "flat"))
     with pytest.raises(VectorError, match="IndexIVFScalarQuantizer; expected a flat index"):
         open_faiss(str(tmp_path / "ivf"))
