@@ -21,7 +21,7 @@ from hgmem_core.lexical import Floats, Ints, Postings, score_postings
 from hgmem_core.lineage import spans
 from hgmem_core.relation_rows import relation_rows
 from hgmem_core.schemas import TURN, TableSchema, namespace_ranges
-from hgmem_core.sharded import Ivf, build_ivf
+from hgmem_core.sharded import Ivf
 from hgmem_core.tokens import tokenizer
 from hgmem_core.units import AFTER, BEFORE, UNITS, session_numbers, session_spans, turn_terms, unit_counts
 from hgmem_core.vector_rows import aligned_vectors
@@ -96,8 +96,8 @@ class LargeLevel:
 class BucketIndex:
     """What `build_index` makes of a bucket; vectors are float32 `[rows, dimension]`, zero where there is none.
 
-    Turns have tuned vectors, of a dimension of their own, only where somebody asked for them; large levels are those
-    of large namespaces.
+    Turns have tuned vectors, of a dimension of their own, only where somebody asked for them. Large levels have an IVF
+    index besides; see `hgmem_core.ivf.large_levels`.
     """
 
     namespaces: pa.Table
@@ -161,10 +161,8 @@ def build_index(
     arrays = [*turns.columns, *(pa.array(columns[name]) for name in columns), pa.array(has_vector)]
     arrays += [pa.array(norms[name]) for name in norms]
     graph_nodes, base, propagated = _graph_nodes(nodes, graph, propagation)
-    places = _rows_table(namespaces, NAMESPACE)
-    searched = {"vectors": vectors, "graph_vectors": base, "propagated_vectors": propagated}
     return BucketIndex(
-        namespaces=places,
+        namespaces=_rows_table(namespaces, NAMESPACE),
         nodes=pa.Table.from_arrays(arrays, schema=NODE.arrow),
         graph_nodes=graph_nodes,
         postings=_postings_table(tokens, postings),
@@ -174,11 +172,6 @@ def build_index(
         graph_vectors=base,
         propagated_vectors=propagated,
         tuned_vectors=None if tuned is None else aligned_vectors(turns.column("turn_id"), tuned)[0],
-        large=tuple(
-            LargeLevel(namespace, name, level, build_ivf(searched[name][rows]))
-            for namespace, name, level, rows in level_rows(places)
-            if rows.stop - rows.start >= config.ivf_from
-        ),
     )
 
 

@@ -8,6 +8,7 @@ python -m jobs.benchmark incremental --engine ray --turns 100000 --out increment
 python -m jobs.benchmark http
 python -m jobs.benchmark walks
 python -m jobs.benchmark skills
+python -m jobs.benchmark large --facts 1000000
 python -m jobs.benchmark plot scale.json incremental.json --out plots
 """
 
@@ -19,11 +20,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hgmem_core.config import Config, ConfigError, InputConfig, StoreConfig, parse_config
+from hgmem_core.config import Config, ConfigError, IndexConfig, InputConfig, StoreConfig, parse_config
 from jobs.evaluate import source_commit
 from jobs.terminal import Bars, console, notices, override, plain_table, run_job, write_json
 from pipelines.benchmark import benchmark_build, benchmark_search, machine, synthetic_input
 from pipelines.evaluation import open_task
+from pipelines.large_benchmark import benchmark_large
 from pipelines.processes import ONE_THREAD, in_fresh_process
 from pipelines.scaling import benchmark_incremental, benchmark_scale
 from pipelines.skill_benchmark import benchmark_skills
@@ -78,6 +80,17 @@ def _parser() -> argparse.ArgumentParser:
     skills.add_argument("--trajectories", type=_count, default=100_000, metavar="N", help="runs")
     skills.add_argument("--skills", type=_count, default=10_000, metavar="N", help="distinct skills")
     skills.add_argument("--queries", type=_count, default=10_000, metavar="N", help="tasks that skills are found for")
+    large = cases.add_parser(
+        "large", help="one large namespace, vectors given: its index and its searches, in one thread"
+    )
+    large.add_argument("--facts", type=_count, default=100_000, metavar="N", help="and a fifth as many turns")
+    large.add_argument(
+        "--ivf-from",
+        type=_count,
+        default=IndexConfig().ivf_from,
+        metavar="N",
+        help="rows from which there is an IVF index",
+    )
     for case, turns in ((build, 10_000), (search, 600)):
         case.add_argument("--data", type=Path, metavar="FILE", help="LoCoMo's own file; without one, a synthetic log")
         case.add_argument("--turns", type=_count, default=turns, metavar="N", help="of the synthetic log")
@@ -103,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--models", metavar="FOLDER", help="of trained models, whose recipes are timed too")
     for case, repeats in ((build, 5), (search, 5), (scale, 3), (incremental, 3), (http, 3), (walks, 5), (skills, 3)):
         case.add_argument("--repeats", type=_count, default=repeats, metavar="N")
+    for case in (build, search, scale, incremental, http, walks, skills, large):
         case.add_argument("--work", type=Path, metavar="FOLDER", help="where logs and stores are made and removed")
         case.add_argument("--out", type=Path, metavar="FILE", help="where to write the result as JSON")
         case.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
@@ -176,6 +190,12 @@ def _skills(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str
     return in_fresh_process(ONE_THREAD, benchmark_skills, *sizes, arguments.repeats)
 
 
+def _large(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    bars.start("large", None)
+    config = IndexConfig(ivf_from=arguments.ivf_from)
+    return in_fresh_process(ONE_THREAD, benchmark_large, arguments.facts, folder, config)
+
+
 _CASES = {
     "build": _build,
     "search": _search,
@@ -184,6 +204,7 @@ _CASES = {
     "http": _http,
     "walks": _walks,
     "skills": _skills,
+    "large": _large,
 }
 _DRAWN = ("search", "scale", "incremental")
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
@@ -24,6 +25,7 @@ from hgmem_core.extract import EXTRACT_REVISION, extract
 from hgmem_core.graph import DENSE_FIELDS, LEVELS, GraphTables, dense_text
 from hgmem_core.group import GROUP_REVISION, group, words_of_episodes
 from hgmem_core.index import INDEX_REVISION, BucketIndex, LargeLevel, build_index, level_rows, splice_indexes
+from hgmem_core.ivf import large_levels
 from hgmem_core.passes import Terms
 from hgmem_core.prompts import Prompt
 from hgmem_core.propagate import PROPAGATE_REVISION, propagate
@@ -289,6 +291,7 @@ class BucketBuild:
         turns, embeddings = tables["merge"]["turns"], tables["encode_turns"]["embeddings"]
         tuned = tables[TUNED_STAGE]["embeddings"] if TUNED_STAGE in tables else None
         index = build_index(turns, embeddings, graph, self._config.index, self._config.propagate.weight, tuned)
+        index = replace(index, large=large_levels(index, self._config.index.ivf_from))
         outcomes = ok_outcomes("index", turns.column("namespace"), turns.column("turn_id"))
         about = {"made_from": {stage: output.identity for stage, output in made.items()}}
 

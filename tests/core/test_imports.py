@@ -9,7 +9,7 @@ import hgmem_core
 HEAVY = ("ray", "torch", "faiss", "vllm", "onnxruntime", "transformers")
 
 OWNERS = (
-    "__init__", "dense", "frontier_policy", "frontier_training", "hage_training", "reinforce", "router", "walks",
+    "__init__", "dense", "frontier_policy", "frontier_training", "hage_training", "ivf", "reinforce", "router", "walks",
 )  # fmt: skip
 """Modules that load one, and the package itself."""
 

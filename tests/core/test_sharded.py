@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hgmem_core.dense import VectorError, load_ivf, open_faiss, open_ivf, to_faiss
-from hgmem_core.sharded import EXACT_ROWS, RECALL, Shards, build_ivf
+from hgmem_core.ivf import RECALL, build_ivf
+from hgmem_core.sharded import EXACT_ROWS, Shards
 
 ROWS, DIMENSION = 16_000, 48
 

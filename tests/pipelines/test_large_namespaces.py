@@ -97,7 +97,7 @@ def test_a_build_after_news_of_another_namespace_keeps_the_index(built, tmp_path
     def never(*_):
         raise AssertionError("the index of a namespace without news was built again")
 
-    monkeypatch.setattr("hgmem_core.index.build_ivf", never)
+    monkeypatch.setattr("hgmem_core.ivf.build_ivf", never)
     grown = run(config_of(tmp_path / "store", one, two, buckets=1, **LARGE))
     assert grown.built.version == large.built.version
     ours, theirs = (open_version(done.store).manifest["buckets"]["0"] for done in (grown, large))
