@@ -364,8 +364,9 @@ def _leg_scores(
             continue
         if cosines is None:
             vector = finite_vector(query, recipe.name)
-            nothing = np.full(len(index), np.nan, np.float32)
-            cosines = index.near_cosines(vector, DEPTH, passes) if vector.any() else nothing
+            cosines = (
+                index.near_cosines(vector, DEPTH, passes) if vector.any() else np.full(len(index), np.nan, np.float32)
+            )
         if leg.unit == "turn":
             scores[leg.name] = cosines
         elif leg.unit == "window" or leg.unit == "prior":
