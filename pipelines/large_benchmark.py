@@ -91,17 +91,20 @@ class _Parts:
     """What the parts of a work take, one after the other."""
 
     def __init__(self) -> None:
-        self._ends = [("", time.perf_counter(), time.process_time())]
+        self._names: list[str] = []
+        self._ends = [(time.perf_counter(), time.process_time())]
 
     def end(self, name: str) -> None:
         """End the part of this name."""
-        self._ends.append((name, time.perf_counter(), time.process_time()))
+        self._names.append(name)
+        self._ends.append((time.perf_counter(), time.process_time()))
 
     def seconds(self, wall: bool) -> dict[str, float]:
         """Return the seconds of each part and in total, by the clock or by the processor."""
-        at = 1 if wall else 2
-        parts = {end[0]: end[at] - start[at] for start, end in pairwise(self._ends)}
-        return {name: round(taken, 1) for name, taken in {"total": sum(parts.values()), **parts}.items()}
+        ends = [by_clock if wall else by_processor for by_clock, by_processor in self._ends]
+        taken = [end - start for start, end in pairwise(ends)]
+        parts = {"total": ends[-1] - ends[0], **dict(zip(self._names, taken, strict=True))}
+        return {name: round(seconds, 1) for name, seconds in parts.items()}
 
 
 def _vector(query: Query) -> Floats:
