@@ -7,15 +7,20 @@ import numpy as np
 
 from hgmem_core.lexical import Floats, Ints
 from hgmem_core.namespace_index import NamespaceIndex
-from hgmem_core.ranking import Query, finite_vector, speaker_factors
-from hgmem_core.recipes import Blend
+from hgmem_core.ranking import Mask, Query, finite_vector, speaker_factors
+from hgmem_core.recipes import DEPTH, Blend
 from hgmem_core.units import Unit
 
 _WORD_UNITS: tuple[Unit, ...] = ("dated", "window", "prior")
 
 
 def blend(
-    index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend, as_of_us: int | None
+    index: NamespaceIndex,
+    query: Query,
+    numbers: Ints,
+    recipe: Blend,
+    as_of_us: int | None,
+    passes: Mask | None = None,
 ) -> tuple[Floats, dict[str, Floats]]:
     """Score every turn of a namespace.
 
@@ -25,12 +30,15 @@ def blend(
         numbers: The query's terms as the namespace numbers them.
         recipe: The weights.
         as_of_us: When the facts must stand, in microseconds since 1970; None for now.
+        passes: Which turns may be found, bool `[turns]`; None for all. Only where there are many facts does it matter
+            here: the nearest that are looked at are those of turns that pass.
 
     Returns:
         The scores, float32 `[turns]`, and the weighted parts whose sum they are, the speaker's factor included.
     """
     weights = _weights(recipe)
-    parts = {name: part * weights[name] for name, part in components(index, query, numbers, recipe, as_of_us).items()}
+    made = components(index, query, numbers, recipe, as_of_us, passes)
+    parts = {name: part * weights[name] for name, part in made.items()}
     factors = speaker_factors(index, query.text, recipe.other_speaker)
     if factors is not None:
         parts = {name: part * factors for name, part in parts.items()}
@@ -39,13 +47,18 @@ def blend(
 
 
 def components(
-    index: NamespaceIndex, query: Query, numbers: Ints, recipe: Blend, as_of_us: int | None = None
+    index: NamespaceIndex,
+    query: Query,
+    numbers: Ints,
+    recipe: Blend,
+    as_of_us: int | None = None,
+    passes: Mask | None = None,
 ) -> dict[str, Floats]:
     """Return what a blend is made of, each scaled to [0, 1] within the query: float32 `[turns]` by name."""
     terms = numbers.tolist()
     parts = {f"bm25/{unit}": index.bm25(unit, terms) for unit in _WORD_UNITS}
     parts["bm25/episode"] = index.bm25("episode", terms).take(index.episode)
-    facts = fact_scores(index, finite_vector(query, recipe.name), recipe.propagation, as_of_us)
+    facts = fact_scores(index, finite_vector(query, recipe.name), recipe.propagation, as_of_us, passes)
     parts["dense/fact"] = facts
     parts["dense/topic"] = topic_scores(index, facts)
     return {name: scaled(part) for name, part in parts.items()}
@@ -73,15 +86,39 @@ def scaled(scores: Floats) -> Floats:
     return result
 
 
-def fact_scores(index: NamespaceIndex, vector: Floats, propagation: float, as_of_us: int | None) -> Floats:
-    """Return the best cosine of each turn's facts; a turn that is no fact's best source gets the lowest of all."""
+def fact_scores(
+    index: NamespaceIndex, vector: Floats, propagation: float, as_of_us: int | None, passes: Mask | None = None
+) -> Floats:
+    """Return the best cosine of each turn's facts; a turn that is no fact's best source gets the lowest of all.
+
+    Where there are many facts, the nearest of turns that pass are looked at and no others.
+    """
     facts, rows = index.graph.best_turn_of_fact(as_of_us)
     if not len(facts) or not vector.any():
         return np.zeros(len(index), np.float32)
-    cosines = index.graph.cosines("fact", vector, propagation)[facts]
+    if index.graph.is_large("fact"):
+        facts, rows = _near_facts(index, vector, propagation, facts, rows, passes)
+        cosines = index.graph.cosines("fact", vector, propagation, facts)
+    else:
+        cosines = index.graph.cosines("fact", vector, propagation)[facts]
+    if not len(facts):
+        return np.zeros(len(index), np.float32)
     best = np.full(len(index), cosines.min(), np.float32)
     np.maximum.at(best, rows, cosines)
     return best
+
+
+def _near_facts(
+    index: NamespaceIndex, vector: Floats, propagation: float, facts: Ints, rows: Ints, passes: Mask | None
+) -> tuple[Ints, Ints]:
+    """Return those of `facts` near a query, and their turns' rows."""
+    if passes is not None:
+        facts, rows = (part[passes[rows]] for part in (facts, rows))
+    some = np.zeros(index.graph.counts["fact"], bool)
+    some[facts] = True
+    near = index.graph.nearest("fact", vector, propagation, DEPTH, None if some.all() else some)
+    place = np.searchsorted(facts, near)
+    return near, rows[place]
 
 
 def topic_scores(index: NamespaceIndex, facts: Floats) -> Floats:

@@ -258,6 +258,8 @@ class IndexConfig(Section):
     """Stems and stop words of text in Latin script; other scripts bring their own."""
     k1: Annotated[float, Field(gt=0.0, le=10.0)] = 1.5
     b: Annotated[float, Field(ge=0.0, le=1.0)] = 0.75
+    ivf_from: Annotated[int, Field(ge=1)] = 65_536
+    """Turns, facts, episodes or topics of a namespace from which their vectors have an IVF index besides."""
 
 
 class GroupConfig(Section):

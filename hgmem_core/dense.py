@@ -1,15 +1,26 @@
-"""The owner of FAISS: the vectors of a bucket as one flat index on disk, searched where they lie in memory.
+"""The owner of FAISS: the vectors of a bucket as one flat index on disk, searched where they lie in memory, and IVF.
 
 A namespace is a contiguous range of rows, and all its similarities are needed (windows are sums of them), so a search
 is one pass of FAISS's inner products over the range. The file's vectors are not aligned to four bytes, which FAISS
 does not mind; numpy would copy them at every query.
+
+Of large namespaces `hgmem_core.sharded` has IVF indexes besides, eight bits a number, whose ids are the rows' numbers.
+The ids are IVF's own: an IDMap around an IVF index gives wrong ids after a removal.
 """
+
+from collections.abc import Iterable
 
 import faiss
 import numpy as np
 import numpy.typing as npt
 
 Vectors = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_SEED = 1
+_ITERATIONS = 10
+"""Of k-means."""
 
 
 class VectorError(ValueError):
@@ -94,10 +105,87 @@ def open_faiss(path: str) -> FlatVectors:
     Raises:
         VectorError: The file is no flat FAISS index.
     """
-    try:
-        index = faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC)
-    except RuntimeError as error:
-        raise VectorError(f"{path} is not a readable FAISS index: {error}") from error
+    index = _read(path)
     if not isinstance(index, faiss.IndexFlat):
         raise VectorError(f"{path} holds a {type(index).__name__}; expected a flat index")
     return FlatVectors(index)
+
+
+class IvfVectors:
+    """Rows of one shard in inverted lists, an approximation of each in eight bits a number."""
+
+    def __init__(self, index: faiss.IndexIVF) -> None:
+        """Keep the index, which owns the memory."""
+        self._index = index
+
+    @property
+    def lists(self) -> int:
+        """Into how many lists the rows are divided."""
+        return int(self._index.nlist)
+
+    def search(self, queries: Vectors, count: int, probed: int, passes: Mask | None) -> list[tuple[Rows, Vectors]]:
+        """Return for each of the `queries` `[n, d]` at most `count` rows and about what their inner products are.
+
+        Args:
+            queries: Contiguous.
+            count: The most rows of a query.
+            probed: How many lists are read, the nearest ones.
+            passes: Which rows may be found, by their numbers; None for all.
+        """
+        parameters = faiss.SearchParametersIVF()
+        parameters.nprobe = probed
+        if passes is not None:
+            bits = np.packbits(passes, bitorder="little")
+            # Kept by name: FAISS holds a bare pointer to it.
+            selector = faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg, arg-type]  # the stubs have C++'s
+            parameters.sel = selector
+        products, rows = self._index.search(queries, count, params=parameters)
+        # Where there are fewer rows than `count`, FAISS says row -1 with the lowest of all floats.
+        return [(found[found >= 0], scores[found >= 0]) for found, scores in zip(rows, products, strict=True)]
+
+
+def train_ivf(sample: Vectors, lists: int) -> bytes:
+    """Return an empty IVF index as bytes: centroids and ranges learned of a `sample` `[n, d]`, n at least 39 `lists`.
+
+    Equal samples give equal bytes, whatever the number of threads.
+    """
+    dimension = sample.shape[1]
+    index = faiss.IndexIVFScalarQuantizer(
+        faiss.IndexFlatIP(dimension), dimension, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+    )
+    index.cp.seed, index.cp.niter, index.cp.spherical = _SEED, _ITERATIONS, True
+    index.cp.max_points_per_centroid = len(sample)  # it is a sample already
+    index.train(np.ascontiguousarray(sample))
+    return faiss.serialize_index(index).tobytes()
+
+
+def fill_ivf(trained: bytes, parts: Iterable[tuple[Rows, Vectors]]) -> bytes:
+    """Return a trained IVF index with rows in it, as bytes; `parts` are the rows' numbers and vectors."""
+    index = faiss.deserialize_index(np.frombuffer(trained, np.uint8))
+    for rows, vectors in parts:
+        index.add_with_ids(np.ascontiguousarray(vectors), rows)
+    return faiss.serialize_index(index).tobytes()
+
+
+def load_ivf(content: bytes) -> IvfVectors:
+    """Return the IVF index that `content` is."""
+    return IvfVectors(faiss.deserialize_index(np.frombuffer(content, np.uint8)))  # type: ignore[arg-type]  # it is one
+
+
+def open_ivf(path: str) -> IvfVectors:
+    """Map an IVF index file into memory; lists are read when they are probed.
+
+    Raises:
+        VectorError: The file is no IVF index.
+    """
+    index = _read(path)
+    if not isinstance(index, faiss.IndexIVF):
+        raise VectorError(f"{path} holds a {type(index).__name__}; expected an IVF index")
+    return IvfVectors(index)
+
+
+def _read(path: str) -> faiss.Index:
+    try:
+        return faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_READ_ONLY)
+    except RuntimeError as error:
+        raise VectorError(f"{path} is not a readable FAISS index: {error}") from error

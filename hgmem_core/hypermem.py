@@ -11,7 +11,7 @@ import numpy as np
 
 from hgmem_core.graph import Level
 from hgmem_core.lexical import Floats, Ints
-from hgmem_core.namespace_graph import Lists
+from hgmem_core.namespace_graph import Lists, NamespaceGraph
 from hgmem_core.namespace_index import NamespaceIndex, TieOrder
 from hgmem_core.ranking import NO_ROWS, Mask, Query, Reranker, Rows, best_rows, finite_vector
 from hgmem_core.recipes import RRF_K, CoarseToFine
@@ -62,6 +62,8 @@ def coarse_to_fine(
     read: dict[Level, dict[int, float]] = {}
 
     def stage(level: Level, candidates: Rows, keep: int) -> Rows:
+        if graph.is_large(level):
+            candidates = _best_of_both(graph, level, candidates, vector, graph.level(level, lexical), recipe)
         words = graph.level(level, lexical)[candidates]
         cosines = graph.cosines(level, vector, recipe.propagation, candidates)
         ties = TieOrder.of(np.arange(len(candidates)))  # candidates rise, and a level's numbers are in the order of ids
@@ -87,6 +89,22 @@ def coarse_to_fine(
         episodes = NO_ROWS
     facts = _passing(facts[graph.stands(as_of_us)[facts]], graph.turns_of_fact, turn_passes)
     return Chosen(topics, episodes, stage("fact", facts, recipe.facts), read)
+
+
+def _best_of_both(
+    graph: NamespaceGraph, level: Level, candidates: Rows, vector: Floats, words: Floats, recipe: CoarseToFine
+) -> Rows:
+    """Return the candidates of a large level that either list of a stage may hold, ascending."""
+    some: Mask | None = None
+    if len(candidates) < len(words):
+        some = np.zeros(len(words), bool)
+        some[candidates] = True
+    near = graph.nearest(level, vector, recipe.propagation, recipe.candidates, some)
+    matching = np.flatnonzero(words > 0 if some is None else (words > 0) & some)
+    order = best_rows(
+        words[matching], np.arange(len(matching)), recipe.candidates, TieOrder.of(np.arange(len(matching)))
+    )
+    return np.unique(np.concatenate([near, matching[order]]))
 
 
 def _passing_topics(index: NamespaceIndex, passes: Mask | None) -> Rows:

@@ -6,7 +6,7 @@ cosines over a stored norm.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from hgmem_core.lexical import Floats, Ints, Postings, score_postings
 from hgmem_core.lineage import spans
 from hgmem_core.relation_rows import relation_rows
 from hgmem_core.schemas import TURN, TableSchema, namespace_ranges
+from hgmem_core.sharded import Ivf
 from hgmem_core.tokens import tokenizer
 from hgmem_core.units import AFTER, BEFORE, UNITS, session_numbers, session_spans, turn_terms, unit_counts
 from hgmem_core.vector_rows import aligned_vectors
@@ -75,10 +76,28 @@ NAMESPACE = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
+class LargeLevel:
+    """The IVF index of a level's vectors in a large namespace.
+
+    Attributes:
+        namespace: Whose.
+        vectors: Which of the vectors of `BucketIndex`, such as `graph_vectors`.
+        level: `turn`, or a level of the hypergraph.
+        ivf: The index, or why there is none.
+    """
+
+    namespace: str
+    vectors: str
+    level: str
+    ivf: Ivf
+
+
+@dataclass(frozen=True, slots=True)
 class BucketIndex:
     """What `build_index` makes of a bucket; vectors are float32 `[rows, dimension]`, zero where there is none.
 
-    Turns have tuned vectors, of a dimension of their own, only where somebody asked for them.
+    Turns have tuned vectors, of a dimension of their own, only where somebody asked for them. Large levels have an IVF
+    index besides; see `hgmem_core.ivf.large_levels`.
     """
 
     namespaces: pa.Table
@@ -91,6 +110,7 @@ class BucketIndex:
     graph_vectors: Floats
     propagated_vectors: Floats
     tuned_vectors: Floats | None = None
+    large: tuple[LargeLevel, ...] = ()
 
 
 def build_index(
@@ -155,6 +175,19 @@ def build_index(
     )
 
 
+def level_rows(namespaces: pa.Table) -> Iterator[tuple[str, str, str, slice]]:
+    """Yield of all namespaces of NAMESPACE each level: whose, which vectors of `BucketIndex`, the level, their rows."""
+    for row in namespaces.to_pylist():
+        name = row["namespace"]
+        yield name, "vectors", "turn", slice(row["first_row"], row["first_row"] + row["rows"])
+        first = row["first_node"]
+        for level in LEVELS:
+            rows = slice(first, first + row[f"{level}s"])
+            yield name, "graph_vectors", level, rows
+            yield name, "propagated_vectors", level, rows
+            first = rows.stop
+
+
 def splice_indexes(old: BucketIndex, new: BucketIndex, kept: Set[str]) -> BucketIndex:
     """Return the index of `old` for the namespaces in `kept` and of `new` for all of its own, sorted by namespace.
 
@@ -181,7 +214,9 @@ def splice_indexes(old: BucketIndex, new: BucketIndex, kept: Set[str]) -> Bucket
         tables["namespaces"] = tables["namespaces"].set_column(
             place, NAMESPACE.field(name), pa.array(first, pa.int64())
         )
-    return BucketIndex(**tables, **vectors)
+    large = [one for one in old.large if one.namespace in kept] + list(new.large)
+    order = {name: place for place, name in enumerate(tables["namespaces"].column("namespace").to_pylist())}
+    return BucketIndex(**tables, **vectors, large=tuple(sorted(large, key=lambda one: order[one.namespace])))
 
 
 def _part(index: BucketIndex, start: int, stop: int) -> BucketIndex:

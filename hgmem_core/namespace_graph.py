@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,23 +10,8 @@ import pyarrow as pa
 
 from hgmem_core.graph import LEVELS, Level, propagated_cosines
 from hgmem_core.lexical import Floats, Ints
+from hgmem_core.sharded import ShardedVectors, VectorRows
 from hgmem_core.turns import UNKNOWN_TIME
-
-
-class VectorRows(Protocol):
-    """The vectors of a bucket, wherever they are kept."""
-
-    def products(self, query: Floats, start: int, stop: int) -> Floats:
-        """Return the inner products of rows `start` to `stop` - 1 with `query`, float32 `[stop - start]`."""
-        ...
-
-    def products_of(self, query: Floats, rows: Ints) -> Floats:
-        """Return the same for some rows, float32 `[len(rows)]`."""
-        ...
-
-    def vectors(self, rows: Ints) -> Floats:
-        """Return the vectors of some rows, float32 `[len(rows), dimension]`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +45,8 @@ class NamespaceGraph:
         self,
         nodes: pa.Table,
         counts: dict[Level, int],
-        base: VectorRows,
-        propagated: VectorRows,
+        base: ShardedVectors,
+        propagated: ShardedVectors,
         first_vector: int,
         propagation: float,
     ) -> None:
@@ -115,6 +100,33 @@ class NamespaceGraph:
         if nodes is not None:
             dot, square = dot[nodes], square[nodes]
         return propagated_cosines(moved if same else base, moved, dot, square, self._propagation, weight)
+
+    def is_large(self, level: Level) -> bool:
+        """Whether a level has an index that finds its `nearest` nodes."""
+        part = self._slices[level]
+        return all(
+            vectors.has_shards(self._first_vector + part.start, self._first_vector + part.stop)
+            for vectors in (self._base, self._propagated)
+        )
+
+    def nearest(
+        self, level: Level, query: Floats, weight: float, count: int, passes: npt.NDArray[np.bool_] | None
+    ) -> Ints:
+        """Return about the `count` nodes of a large level whose `cosines` with a query are the highest, ascending.
+
+        Args:
+            level: Whose nodes.
+            query: Of unit length, float32 `[dimension]`.
+            weight: λ; of another than the stored vectors', the nodes near with either of these are looked at.
+            count: The most nodes, except where few pass and all of them are returned.
+            passes: Which nodes of the level may be found; None for all.
+        """
+        part = self._slices[level]
+        start, stop = self._first_vector + part.start, self._first_vector + part.stop
+        both = (0.0, self._base), (self._propagation, self._propagated)
+        asked = [vectors for built, vectors in both if weight == built] or [self._base, self._propagated]
+        found = [vectors.nearest(query, start, stop, count, passes) for vectors in asked]
+        return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
     def fact_vectors(self, facts: Ints) -> Floats:
         """Return the vectors of some facts, unit or zeros, float32 `[len(facts), dimension]`."""

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import accumulate
@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from hgmem_core.graph import LEVELS, Level
 from hgmem_core.hiding import hide_nodes, hide_relations, hide_turns
 from hgmem_core.lexical import Floats, Ints, add_scores
-from hgmem_core.namespace_graph import NamespaceGraph, VectorRows
+from hgmem_core.namespace_graph import NamespaceGraph
 from hgmem_core.relation_rows import relations_of
 from hgmem_core.relations import GraphName, Relations
 from hgmem_core.schemas import TIME
+from hgmem_core.sharded import ShardedVectors, Shards, VectorRows
 from hgmem_core.tokens import fold
 from hgmem_core.tombstones import NO_TOMBSTONES, Mask, Tombstones
 from hgmem_core.turns import UNKNOWN_TIME, moment
@@ -49,6 +50,7 @@ class BucketFiles:
     Attributes:
         propagation: λ with which the propagated vectors were made.
         tuned_vectors: Of the turns, too; None where a version has none.
+        shards: The IVF indexes of large levels, by the field that holds the vectors and their rows, from and to.
     """
 
     namespaces: pa.Table
@@ -62,6 +64,7 @@ class BucketFiles:
     propagated_vectors: VectorRows
     propagation: float
     tuned_vectors: VectorRows | None = None
+    shards: Mapping[str, Mapping[tuple[int, int], Shards]] = field(default_factory=dict)
 
 
 class IndexReader:
@@ -76,6 +79,10 @@ class IndexReader:
         self._postings = files.postings.combine_chunks()
         facts = files.namespaces.column("facts").to_pylist()
         self._first_fact = dict(zip(self._ranges, accumulate(facts, initial=0), strict=False))
+        self._vectors, self._graph_vectors, self._propagated_vectors = (
+            ShardedVectors(getattr(files, name), files.shards.get(name, {}))
+            for name in ("vectors", "graph_vectors", "propagated_vectors")
+        )
 
     def namespaces(self) -> list[str]:
         """The namespaces of the bucket, in order."""
@@ -106,15 +113,15 @@ class IndexReader:
         graph = NamespaceGraph(
             graph_nodes,
             counts,
-            files.graph_vectors,
-            files.propagated_vectors,
+            self._graph_vectors,
+            self._propagated_vectors,
             found["first_node"],
             files.propagation,
         )
         return NamespaceIndex(
             nodes,
             self._postings.slice(found["first_token"], found["tokens"]),
-            files.vectors,
+            self._vectors,
             found["first_row"],
             graph,
             {
@@ -133,7 +140,7 @@ class NamespaceIndex:
         self,
         nodes: pa.Table,
         postings: pa.Table,
-        vectors: VectorRows,
+        vectors: ShardedVectors,
         first_vector: int,
         graph: NamespaceGraph,
         relations: Mapping[GraphName, pa.Table],
@@ -162,7 +169,8 @@ class NamespaceIndex:
         }
         self.id_order = TieOrder.of(_numpy(nodes, "id_rank"))
         self.session_order = TieOrder.of(np.arange(self.sessions))
-        self.vector_rows: Ints = np.flatnonzero(_numpy(nodes, "has_vector"))
+        self._has_vector = _numpy(nodes, "has_vector")
+        self.vector_rows: Ints = np.flatnonzero(self._has_vector)
         self._columns = {name: _single(nodes, name) for name in nodes.column_names}
         self._tokens = _single(postings, "token")
         self._lists = {unit: _lists(postings, unit) for unit in UNITS}
@@ -283,6 +291,36 @@ class NamespaceIndex:
     def cosines(self, query: Floats) -> Floats:
         """Return the cosine of each turn with the unit vector `query` `[dimension]`; 0 where a turn has no vector."""
         return self._vectors.products(query, self._first_vector, self._first_vector + len(self))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether `near_cosines` knows those of a few turns only."""
+        return self._vectors.has_shards(self._first_vector, self._first_vector + len(self))
+
+    def near_cosines(self, query: Floats, count: int, passes: npt.NDArray[np.bool_] | None) -> Floats:
+        """Return `cosines`, in a large namespace only those of the turns near a query and around them; others have 0.
+
+        So the cosine of a window that holds a near turn is right, too.
+
+        Args:
+            query: Of unit length, float32 `[dimension]`.
+            count: How many turns are near.
+            passes: Which turns may be found, bool `[turns]`; None for all.
+        """
+        if not self.is_large:
+            return self.cosines(query)
+        start, stop = self._first_vector, self._first_vector + len(self)
+        near = self._vectors.nearest(query, start, stop, count, passes)
+        reach = BEFORE + AFTER
+        around = np.unique(near[:, None] + np.arange(-reach, reach + 1))
+        around = around[(around >= 0) & (around < len(self))]
+        cosines = np.zeros(len(self), np.float32)
+        cosines[around] = self._vectors.products_of(query, start + around)
+        return cosines
+
+    def dense_rows(self, cosines: Floats) -> Ints:
+        """Return the turns that a list by `near_cosines`, or by `span_cosines` of them, may hold."""
+        return self.vector_rows if not self.is_large else np.flatnonzero((cosines != 0) & self._has_vector)
 
     def tuned_cosines(self, query: Floats) -> Floats:
         """Return the cosine of each turn's tuned vector with that of a query `[tuned dimension]`, 0 without one.

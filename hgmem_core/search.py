@@ -196,7 +196,7 @@ def _own_order(asked: _Asked, recipe: AnyRecipe, depth: int, explain: bool, trai
     if isinstance(recipe, Hage | Magma):
         return _walked_ranking(asked, recipe, depth, trained)
     if isinstance(recipe, Blend):
-        scores, parts = blend(index, query, asked.numbers, recipe, _as_of_us(asked.filters))
+        scores, parts = blend(index, query, asked.numbers, recipe, _as_of_us(asked.filters), passes)
         legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
         candidates = np.arange(len(index))
     elif isinstance(recipe, Recipe):
@@ -332,7 +332,7 @@ def _ranked_lists(
     explain: bool,
 ) -> tuple[Floats, Rows, dict[str, ListScores]]:
     """Return the score of every turn, the turns that a list holds, and what each list says if that is asked."""
-    scores = _leg_scores(index, query, numbers, recipe)
+    scores = _leg_scores(index, query, numbers, recipe, passes)
     lists = {leg.name: _leg_rows(index, leg, scores[leg.name], passes) for leg in recipe.legs}
     legs = {leg.name: _listed(index, leg, scores[leg.name], lists[leg.name]) for leg in recipe.legs if explain}
     if len(recipe.legs) == 1:
@@ -352,7 +352,9 @@ def _listed(index: NamespaceIndex, leg: Leg, scores: Floats, rows: Rows) -> List
     return ListScores(scores, ranks)
 
 
-def _leg_scores(index: NamespaceIndex, query: Query, numbers: Sequence[int], recipe: Recipe) -> dict[str, Floats]:
+def _leg_scores(
+    index: NamespaceIndex, query: Query, numbers: Sequence[int], recipe: Recipe, passes: Mask | None
+) -> dict[str, Floats]:
     """Return the score of every turn (or session) in each leg; a query vector of zeros leaves NaN, not a ranking."""
     scores: dict[str, Floats] = {}
     cosines: Floats | None = None
@@ -362,7 +364,9 @@ def _leg_scores(index: NamespaceIndex, query: Query, numbers: Sequence[int], rec
             continue
         if cosines is None:
             vector = finite_vector(query, recipe.name)
-            cosines = index.cosines(vector) if vector.any() else np.full(len(index), np.nan, np.float32)
+            cosines = (
+                index.near_cosines(vector, DEPTH, passes) if vector.any() else np.full(len(index), np.nan, np.float32)
+            )
         if leg.unit == "turn":
             scores[leg.name] = cosines
         elif leg.unit == "window" or leg.unit == "prior":
@@ -384,7 +388,7 @@ def _leg_rows(index: NamespaceIndex, leg: Leg, scores: Floats, passes: Mask | No
     elif np.isnan(scores[0]):
         candidates = np.zeros(0, np.int64)
     else:
-        candidates = index.vector_rows
+        candidates = index.dense_rows(scores)
     if passes is not None:
         candidates = candidates[passes[candidates]]
     return best_rows(scores, candidates, DEPTH, index.id_order)

@@ -13,8 +13,8 @@ import pyarrow as pa
 from hgmem_core.hiding import hide_runs
 from hgmem_core.lexical import Floats
 from hgmem_core.lineage import splice
-from hgmem_core.namespace_graph import VectorRows
 from hgmem_core.schemas import namespace_ranges
+from hgmem_core.sharded import VectorRows
 from hgmem_core.skill_graph import SkillGraph, SkillTables, SkillVectors
 from hgmem_core.tombstones import NO_TOMBSTONES, Tombstones
 from hgmem_core.vector_rows import aligned_vectors

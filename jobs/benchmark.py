@@ -9,6 +9,7 @@ python -m jobs.benchmark http
 python -m jobs.benchmark walks
 python -m jobs.benchmark skills
 python -m jobs.benchmark forget --turns 1000000 --namespaces 20000 --out forget.json
+python -m jobs.benchmark large --facts 1000000
 python -m jobs.benchmark plot scale.json incremental.json --out plots
 """
 
@@ -20,12 +21,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hgmem_core.config import Config, ConfigError, InputConfig, StoreConfig, parse_config
+from hgmem_core.config import Config, ConfigError, IndexConfig, InputConfig, StoreConfig, parse_config
 from jobs.evaluate import source_commit
 from jobs.terminal import Bars, console, notices, override, plain_table, run_job, write_json
 from pipelines.benchmark import benchmark_build, benchmark_search, machine, synthetic_input
 from pipelines.evaluation import open_task
 from pipelines.forget_benchmark import benchmark_forget
+from pipelines.large_benchmark import benchmark_large
 from pipelines.processes import ONE_THREAD, in_fresh_process
 from pipelines.scaling import benchmark_incremental, benchmark_scale
 from pipelines.skill_benchmark import benchmark_skills
@@ -85,6 +87,17 @@ def _parser() -> argparse.ArgumentParser:
     forget.add_argument("--namespaces", type=_count, default=400, metavar="N", help="of the synthetic log")
     forget.add_argument("--canaries", type=_count, default=100, metavar="N", help="turns that are looked for")
     forget.add_argument("--buckets", type=_count, metavar="N", help="of the store; by the size of its log without")
+    large = cases.add_parser(
+        "large", help="one large namespace, vectors given: its index and its searches, in one thread"
+    )
+    large.add_argument("--facts", type=_count, default=100_000, metavar="N", help="and a fifth as many turns")
+    large.add_argument(
+        "--ivf-from",
+        type=_count,
+        default=IndexConfig().ivf_from,
+        metavar="N",
+        help="rows from which there is an IVF index",
+    )
     for case, turns in ((build, 10_000), (search, 600)):
         case.add_argument("--data", type=Path, metavar="FILE", help="LoCoMo's own file; without one, a synthetic log")
         case.add_argument("--turns", type=_count, default=turns, metavar="N", help="of the synthetic log")
@@ -119,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         (forget, 3),
     ):
         case.add_argument("--repeats", type=_count, default=repeats, metavar="N")
+    for case in (build, search, scale, incremental, http, walks, skills, forget, large):
         case.add_argument("--work", type=Path, metavar="FOLDER", help="where logs and stores are made and removed")
         case.add_argument("--out", type=Path, metavar="FILE", help="where to write the result as JSON")
         case.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
@@ -200,6 +214,12 @@ def _forget(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str
     return benchmark_forget(config, log, arguments.canaries, arguments.repeats, folder, bars)
 
 
+def _large(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    bars.start("large", None)
+    config = IndexConfig(ivf_from=arguments.ivf_from)
+    return in_fresh_process(ONE_THREAD, benchmark_large, arguments.facts, folder, config)
+
+
 _CASES = {
     "build": _build,
     "search": _search,
@@ -209,6 +229,7 @@ _CASES = {
     "walks": _walks,
     "skills": _skills,
     "forget": _forget,
+    "large": _large,
 }
 _DRAWN = ("search", "scale", "incremental")
 

@@ -46,6 +46,7 @@ def with_results(text: str) -> str:
         "scale": scale_table,
         "incremental": incremental_table,
         "search": search_table,
+        "large": large_table,
         "hypermem": lambda: compared_table("hypermem.json"),
         "hage": lambda: compared_table("hage-cv.json"),
         "abstention": abstention_table,
@@ -223,6 +224,30 @@ def abstention_table() -> str:
     difference = result["auroc_difference"]
     lines.append(f"| difference | {_within(difference['difference'], difference['ci95'])} |" + " |" * (len(heads) - 2))
     return "\n".join(lines)
+
+
+def large_table() -> str:
+    """Return what a large namespace takes to index and to search, and how much IVF finds of what is nearest."""
+    result = _read("benchmark-large.json")
+    lines = ["| build | seconds | CPU seconds |", "|---|---|---|"]
+    parts = {"total": "all", "tables": "rows and postings", "ivf": "IVF", "files": "writing the files"}
+    wall, cpu = result["build_seconds"], result["build_cpu_seconds"]
+    lines += [f"| {told} | {wall[name]:,.0f} | {cpu[name]:,.0f} |" for name, told in parts.items()]
+    lines += ["", "| IVF index | rows | lists | read | recall@10, sample | questions |", "|---" * 6 + "|"]
+    for one in result["indexes"]:
+        kind = "propagated" if one["vectors"] == "propagated_vectors" else "base"
+        asked = "" if (one["level"], kind) == ("fact", "base") else f"{result['recall_at_10'][one['level']]:.3f}"
+        lines.append(
+            f"| {one['level']}, {kind} | {one['rows']:,} | {one['lists']:,} | {one['probed']} | {one['recall']:.3f} "
+            f"| {asked} |"
+        )
+    lines += ["", "| search, milliseconds | p50 | p95 | CPU, p50 |", "|---|---|---|---|"]
+    lines += [
+        f"| `{name}` | {middle:.2f} | {result['p95_ms'][name]:.2f} | {result['cpu_p50_ms'][name]:.2f} |"
+        for name, middle in result["p50_ms"].items()
+    ]
+    sizes = f"{result['facts']:,} facts, {result['turns']:,} turns, {result['peak_rss_mib']:,} MiB at most"
+    return "\n".join([*lines, "", f"{sizes}; {_where([result])}."])
 
 
 def skills_table() -> str:

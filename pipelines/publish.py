@@ -272,9 +272,12 @@ def _write(store: Store, manifest: Mapping[str, Any]) -> str:
 
 
 def _listed(store: Store, outputs: Mapping[int, Output]) -> dict[str, Any]:
-    """Return where the index of each bucket is, and its files."""
+    """Return where the index of each bucket is, its files, and what IVF indexes of large levels it has."""
     return {
-        str(bucket): {"folder": output.folder.relative_to(store.root).as_posix(), "files": output.manifest["files"]}
+        str(bucket): {
+            "folder": output.folder.relative_to(store.root).as_posix(),
+            **{name: output.manifest[name] for name in ("files", "large") if name in output.manifest},
+        }
         for bucket, output in outputs.items()
     }
 

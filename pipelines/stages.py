@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
@@ -23,7 +24,8 @@ from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.extract import EXTRACT_REVISION, extract
 from hgmem_core.graph import DENSE_FIELDS, LEVELS, GraphTables, dense_text
 from hgmem_core.group import GROUP_REVISION, group, words_of_episodes
-from hgmem_core.index import INDEX_REVISION, BucketIndex, build_index, splice_indexes
+from hgmem_core.index import INDEX_REVISION, BucketIndex, LargeLevel, build_index, level_rows, splice_indexes
+from hgmem_core.ivf import large_levels
 from hgmem_core.passes import Terms
 from hgmem_core.prompts import Prompt
 from hgmem_core.propagate import PROPAGATE_REVISION, propagate
@@ -44,6 +46,7 @@ from hgmem_core.schemas import (
     relation_schema,
 )
 from hgmem_core.segment import SEGMENT_REVISION, segment
+from hgmem_core.sharded import Ivf
 from hgmem_core.tokens import TOKENS_REVISION
 from hgmem_core.turns import MERGE_REVISION, merge_imports
 from pipelines.chat_model import identity, terms_of
@@ -295,14 +298,15 @@ class BucketBuild:
         turns, embeddings = tables["merge"]["turns"], tables["encode_turns"]["embeddings"]
         tuned = tables[TUNED_STAGE]["embeddings"] if TUNED_STAGE in tables else None
         index = build_index(turns, embeddings, graph, self._config.index, self._config.propagate.weight, tuned)
+        index = replace(index, large=large_levels(index, self._config.index.ivf_from))
         outcomes = ok_outcomes("index", turns.column("namespace"), turns.column("turn_id"))
         about = {"made_from": {stage: output.identity for stage, output in made.items()}}
 
         def join(parent: Output, kept: Set[str], made: Produced) -> Produced:
             both = splice_indexes(_read_index(self._runner.sound(parent)), index, kept)
-            return _index_files(both, made.outcomes, about)
+            return index_files(both, made.outcomes, about)
 
-        return self._runner.finish(task, _index_files(index, outcomes, about), join)
+        return self._runner.finish(task, index_files(index, outcomes, about), join)
 
 
 def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
@@ -329,7 +333,8 @@ _INDEX_VECTORS = {
 }  # fmt: skip
 
 
-def _index_files(index: BucketIndex, outcomes: pa.Table, about: Mapping[str, object]) -> Produced:
+def index_files(index: BucketIndex, outcomes: pa.Table, about: Mapping[str, object]) -> Produced:
+    """Return the files of a bucket's index, and its manifest's `about` with the counts of what is in it."""
     files: dict[str, Payload] = {f"{name}.arrow": getattr(index, name) for name in _INDEX_TABLES}
     for name, file in _INDEX_VECTORS.items():
         vectors = getattr(index, name)
@@ -337,7 +342,24 @@ def _index_files(index: BucketIndex, outcomes: pa.Table, about: Mapping[str, obj
             files[f"{file}.faiss"] = to_faiss(vectors)
     counts = {"turns": index.nodes.num_rows, "namespaces": index.namespaces.num_rows}
     counts |= {f"{level}s": sum(index.namespaces.column(f"{level}s").to_pylist()) for level in LEVELS}
-    return Produced(files, outcomes, about={**about, **counts})
+    large, listed = _large_files(index)
+    if listed:
+        about = {**about, "large": listed}
+    return Produced({**files, **large}, outcomes, about={**about, **counts})
+
+
+def _large_files(index: BucketIndex) -> tuple[dict[str, Payload], list[dict[str, Any]]]:
+    """Return the IVF files of large levels, and for the manifest what each is of; namespaces are told by their rows."""
+    rows = {(namespace, vectors, level): rows for namespace, vectors, level, rows in level_rows(index.namespaces)}
+    files: dict[str, Payload] = {}
+    listed = []
+    for number, one in enumerate(index.large):
+        names = [f"ivf-{number:03d}-{shard:03d}.faiss" for shard in range(len(one.ivf.shards))]
+        files |= dict(zip(names, one.ivf.shards, strict=True))
+        first = rows[one.namespace, one.vectors, one.level].start
+        about = {"vectors": one.vectors, "level": one.level, "first_row": first, "files": names}
+        listed.append({**about, **one.ivf.about()})
+    return files, listed
 
 
 def _read_index(output: Output) -> BucketIndex:
@@ -347,7 +369,17 @@ def _read_index(output: Output) -> BucketIndex:
         for name, file in _INDEX_VECTORS.items()
         if f"{file}.faiss" in output.manifest["files"]
     }
-    return BucketIndex(**tables, **vectors)
+    places = {(name, level, rows.start): namespace for namespace, name, level, rows in level_rows(tables["namespaces"])}
+    large = tuple(
+        LargeLevel(
+            places[one["vectors"], one["level"], one["first_row"]],
+            one["vectors"],
+            one["level"],
+            Ivf.of(one, [(output.folder / name).read_bytes() for name in one["files"]]),
+        )
+        for one in output.manifest.get("large", [])
+    )
+    return BucketIndex(**tables, **vectors, large=large)
 
 
 _MOST_REMOVALS = 2

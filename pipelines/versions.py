@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from hgmem_core.config import PACKAGED_ENCODERS, IndexConfig
-from hgmem_core.dense import open_faiss
+from hgmem_core.dense import open_faiss, open_ivf
 from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.ids import bucket_of, digest_of_parts
 from hgmem_core.index import INDEX_REVISION
@@ -23,6 +23,7 @@ from hgmem_core.namespace_index import BucketFiles, IndexReader
 from hgmem_core.recipes import RecipeError, find_recipe
 from hgmem_core.relations import LAYOUTS
 from hgmem_core.schemas import SCHEMA_VERSION
+from hgmem_core.sharded import Shards
 from hgmem_core.skill_graph import SkillTables
 from hgmem_core.skill_index import SKILL_INDEX_REVISION, SKILL_TABLES, SkillIndex
 from hgmem_core.tokens import TOKENS_REVISION
@@ -219,8 +220,10 @@ class Version:
         if about is None:
             return None
         folder = self.store.root / about["folder"]
+        large = about.get("large", [])
+        ivf_files = {name for one in large for name in one["files"]}
         for name, listed in about["files"].items():
-            if name in INDEX_FILES or name == TUNED_FILE:
+            if name in INDEX_FILES or name == TUNED_FILE or name in ivf_files:
                 _check_file(self.store, folder / name, listed, self.id)
         tables = {name.removesuffix(".arrow"): open_arrow(folder / name) for name in _TABLES}
         turn, graph, propagated = (open_faiss(str(folder / name)) for name in _VECTORS)
@@ -232,6 +235,7 @@ class Version:
             propagated_vectors=propagated,
             propagation=float(self.manifest["propagation"]),
             tuned_vectors=tuned,
+            shards=_open_shards(folder, large),
         )
         return IndexReader(files)
 
@@ -266,6 +270,17 @@ class Version:
             for name, listed in about["files"].items():
                 _check_file(self.store, self.store.root / about["folder"] / name, listed, self.id)
                 yield f"{about['folder']}/{name}"
+
+
+def _open_shards(folder: Path, large: Iterable[Mapping[str, Any]]) -> dict[str, dict[tuple[int, int], Shards]]:
+    """Map the IVF indexes of large levels; see `hgmem_core.namespace_index.BucketFiles`."""
+    opened: dict[str, dict[tuple[int, int], Shards]] = {}
+    for one in large:
+        if one["files"]:
+            rows = one["first_row"], one["first_row"] + one["rows"]
+            shards = [open_ivf(str(folder / name)) for name in one["files"]]
+            opened.setdefault(one["vectors"], {})[rows] = Shards(shards, one["probed"])
+    return opened
 
 
 def _check_file(store: Store, path: Path, listed: Mapping[str, Any] | None, version: str) -> None:

@@ -53,8 +53,8 @@ def vectors_of(index, level, weight):
     """The level's vectors h + weight * s, from the stored ones."""
     graph = index.graph
     part = graph._slices[level]
-    base = graph._base.copy()[graph._first_vector + part.start : graph._first_vector + part.stop]
-    moved = graph._propagated.copy()[graph._first_vector + part.start : graph._first_vector + part.stop]
+    rows = np.arange(graph._first_vector + part.start, graph._first_vector + part.stop)
+    base, moved = graph._base.vectors(rows), graph._propagated.vectors(rows)
     return base + weight / 0.5 * (moved - base)
 
 

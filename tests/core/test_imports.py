@@ -9,8 +9,8 @@ import hgmem_core
 HEAVY = ("ray", "torch", "faiss", "vllm", "onnxruntime", "transformers")
 
 OWNERS = (
-    "__init__", "data_parallel", "dense", "frontier_policy", "frontier_training", "hage_training", "reinforce",
-    "router", "walks",
+    "__init__", "data_parallel", "dense", "frontier_policy", "frontier_training", "hage_training", "ivf",
+    "reinforce", "router", "walks",
 )  # fmt: skip
 """Modules that load one, and the package itself."""
 

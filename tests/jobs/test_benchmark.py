@@ -129,6 +129,20 @@ def test_skills_use_one_thread_and_tell_their_parts(job, monkeypatch):
     assert "propagation" in out
 
 
+def test_a_large_namespace_is_told_and_shown(job, in_this_process, tmp_path, monkeypatch):
+    out_file = tmp_path / "results" / "benchmark-large.json"
+    sizes = ("--facts", 1_000, "--ivf-from", 900)
+    code, out, err = job(benchmark, "large", *sizes, "--work", tmp_path / "work", "--out", out_file)
+    assert code == 0, err
+    assert list((tmp_path / "work").iterdir()) == []
+    assert "facts 1000, turns 200" in out
+    monkeypatch.setattr(readme, "RESULTS", out_file.parent)
+    page = readme.with_results("<!-- results: large -->\n<!-- end -->")
+    assert "| fact, propagated | 1,000 |" in page
+    assert "| `hybrid` |" in page
+    assert "1,000 facts, 200 turns" in page
+
+
 def test_wrong_use_is_told(job, tmp_path):
     other = tmp_path / "other.json"
     other.write_text('{"case": "locomo"}')
