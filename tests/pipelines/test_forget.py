@@ -399,9 +399,9 @@ def skills_of(of, namespace):
     told = []
     for recipe in ("skills/full", "skills/dense", "skills/bm25"):
         settings = config_of("x").skills.model_copy(update={"recipe": recipe, "skills": 50, "trajectories": 50})
-        told.append(
-            {**of.skills(namespace, f"{TASK} {CANARY}", settings).as_dict(), "timings_ms": None, "version": None}
-        )
+        # The plan is made of what was asked.
+        unlike = dict.fromkeys(("timings_ms", "version", "plan"))
+        told.append({**of.skills(namespace, f"{TASK} {CANARY}", settings).as_dict(), **unlike})
     return json.dumps(told, default=str)
 
 
