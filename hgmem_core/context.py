@@ -126,7 +126,8 @@ def statements_of(index: NamespaceIndex, ranking: Ranking, recipe: AnyRecipe) ->
     if ranking.passes is not None:
         passes = ranking.passes
         facts = [(text, kept) for text, rows in facts if (kept := [row for row in rows if passes[row]])]
-        episodes = [(text, rows) for text, rows in episodes if passes[rows].all()]
+        # The summary of an episode that has a hidden turn is blank.
+        episodes = [(text, rows) for text, rows in episodes if text and passes[rows].all()]
     every: list[_Said] = []
     for place in range(max(len(facts), len(episodes))):
         every += [*episodes[place : place + 1], *facts[place : place + 1]]

@@ -244,6 +244,8 @@ class _Terms:
             known = index.term_numbers([term])
             if known:
                 has[place] = index.bm25("dated", known) > 0
+        if index.hidden is not None:
+            has &= ~index.hidden
         holders = has.sum(axis=1)
         idf = np.log(1 + (len(index) - holders + 0.5) / (holders + 0.5))
         weights = idf / idf.sum()

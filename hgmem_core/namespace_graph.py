@@ -154,14 +154,19 @@ class NamespaceGraph:
         return facts, lists.values[lists.offsets[facts]]
 
     def stands(self, as_of_us: int | None) -> npt.NDArray[np.bool_]:
-        """Tell which facts are not superseded: now, or at a time in microseconds since 1970."""
+        """Tell which facts are neither hidden nor superseded: now, or at a time in microseconds since 1970."""
         if as_of_us is None:
             return self._never_superseded
-        return self._never_superseded | (self._closed_us > as_of_us)
+        return self._never_superseded | (self._has_source & (self._closed_us > as_of_us))
 
     @cached_property
     def _never_superseded(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.column("fact", "superseded_by").is_null().to_numpy(), bool)
+        return np.asarray(self.column("fact", "superseded_by").is_null().to_numpy(), bool) & self._has_source
+
+    @cached_property
+    def _has_source(self) -> npt.NDArray[np.bool_]:
+        """Which facts have a source; one that is hidden has none left."""
+        return np.asarray(np.diff(self.turns_of_fact.offsets) > 0, bool)
 
     @cached_property
     def _closed_us(self) -> Ints:

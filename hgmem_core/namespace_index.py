@@ -15,12 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hgmem_core.graph import LEVELS, Level
+from hgmem_core.hiding import hide_nodes, hide_relations, hide_turns
 from hgmem_core.lexical import Floats, Ints, add_scores
 from hgmem_core.namespace_graph import NamespaceGraph, VectorRows
 from hgmem_core.relation_rows import relations_of
 from hgmem_core.relations import GraphName, Relations
 from hgmem_core.schemas import TIME
 from hgmem_core.tokens import fold
+from hgmem_core.tombstones import NO_TOMBSTONES, Mask, Tombstones
 from hgmem_core.turns import UNKNOWN_TIME, moment
 from hgmem_core.units import AFTER, BEFORE, UNITS, Unit, session_spans
 
@@ -79,15 +81,30 @@ class IndexReader:
         """The namespaces of the bucket, in order."""
         return list(self._ranges)
 
-    def open(self, namespace: str) -> "NamespaceIndex | None":
-        """Return the part of `namespace`, or None if the bucket has nothing of it."""
+    def open(self, namespace: str, tombstones: Tombstones = NO_TOMBSTONES) -> "NamespaceIndex | None":
+        """Return the part of `namespace` without what tombstones cover, or None if the bucket has nothing else of it.
+
+        Args:
+            namespace: Whose memory.
+            tombstones: What was forgotten since the index was made.
+        """
         found = self._ranges.get(namespace)
         if found is None:
             return None
         files = self._files
         counts: dict[Level, int] = {level: found[f"{level}s"] for level in LEVELS}
+        nodes = self._nodes.slice(found["first_row"], found["rows"])
+        graph_nodes = self._graph_nodes.slice(found["first_node"], sum(counts.values()))
+        columns = (_single(nodes, name) for name in ("turn_id", "session_id", "said_at"))
+        covered = tombstones.hidden_turns(namespace, *columns)
+        if covered.all():
+            return None
+        hidden: dict[GraphName, Mask] = {}
+        if covered.any():
+            graph_nodes, facts = hide_nodes(graph_nodes, counts, covered)
+            nodes, hidden = hide_turns(nodes, covered), {"turn": covered, "fact": facts}
         graph = NamespaceGraph(
-            self._graph_nodes.slice(found["first_node"], sum(counts.values())),
+            graph_nodes,
             counts,
             files.graph_vectors,
             files.propagated_vectors,
@@ -95,7 +112,7 @@ class IndexReader:
             files.propagation,
         )
         return NamespaceIndex(
-            self._nodes.slice(found["first_row"], found["rows"]),
+            nodes,
             self._postings.slice(found["first_token"], found["tokens"]),
             files.vectors,
             found["first_row"],
@@ -105,6 +122,7 @@ class IndexReader:
                 "fact": files.fact_relations.slice(self._first_fact[namespace], found["facts"]),
             },
             files.tuned_vectors,
+            hidden,
         )
 
 
@@ -120,8 +138,12 @@ class NamespaceIndex:
         graph: NamespaceGraph,
         relations: Mapping[GraphName, pa.Table],
         tuned_vectors: VectorRows | None,
+        hidden: Mapping[GraphName, Mask],
     ) -> None:
-        """Take slices that hold one namespace and nothing else; its vectors begin at row `first_vector`."""
+        """Take slices that hold one namespace and nothing else; its vectors begin at row `first_vector`.
+
+        Of `hidden` turns and facts, if there are any, the tables say nothing any more; see `hgmem_core.hiding`.
+        """
         self.nodes = nodes
         self.graph = graph
         self._vectors = vectors
@@ -129,6 +151,7 @@ class NamespaceIndex:
         self._first_vector = first_vector
         self._relation_rows = relations
         self._relations: dict[GraphName, Relations] = {}
+        self._hidden = hidden
         self.session = _numpy(nodes, "session")
         self.episode = _numpy(nodes, "episode")
         self.sessions = int(self.session[-1]) + 1
@@ -150,6 +173,11 @@ class NamespaceIndex:
     def __len__(self) -> int:
         """Count the turns."""
         return len(self.session)
+
+    @property
+    def hidden(self) -> Mask | None:
+        """Which turns are forgotten, bool `[turns]`; None if none is."""
+        return self._hidden.get("turn")
 
     @cached_property
     def position(self) -> Ints:
@@ -239,7 +267,8 @@ class NamespaceIndex:
     def relations(self, graph: GraphName) -> Relations:
         """Return the event graph of the turns, numbered by their rows, or of the facts, numbered within their level."""
         if graph not in self._relations:
-            self._relations[graph] = relations_of(self._relation_rows[graph])
+            every, hidden = relations_of(self._relation_rows[graph]), self._hidden.get(graph)
+            self._relations[graph] = every if hidden is None else hide_relations(every, hidden)
         return self._relations[graph]
 
     def bm25(self, unit: Unit, term_numbers: Sequence[int]) -> Floats:

@@ -227,6 +227,15 @@ CALL = _table(
 CAUSE = _table("CAUSE", "fact_id cause_id", {"fact_id": STRING, "cause_id": STRING}, {})
 """A fact that holds because of another one, as the log says; both of one episode."""
 
+TOMBSTONE = _table(
+    "TOMBSTONE",
+    "scope id",
+    {"scope": STRING, "id": STRING, "deleted_at": TIME},
+    {"restored_at": TIME},
+)
+"""What is to be forgotten: a whole `namespace` (its `id` is empty), a `session`, a `turn`, or a `trajectory`. A row
+with `restored_at` lifts those before it."""
+
 QUERY = _table("QUERY", "query_id", {"query_id": STRING, "text": STRING, "group": STRING}, {})
 
 QREL = _table("QREL", "query_id turn_id", {"query_id": STRING, "turn_id": STRING, "relevance": pa.int32()}, {})

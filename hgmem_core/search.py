@@ -297,8 +297,8 @@ def _ranked(index: NamespaceIndex, chosen: Chosen, passes: Mask | None, k: int, 
 
 
 def passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
-    """Return which rows pass, or None if all do."""
-    conditions: list[Mask] = []
+    """Return which rows pass, or None if all do; hidden ones never do."""
+    conditions: list[Mask] = [] if index.hidden is None else [~index.hidden]
     for times, first, until in (
         ("said_at_us", filters.said_from, filters.said_until),
         ("ingested_at_us", filters.ingested_from, filters.ingested_until),

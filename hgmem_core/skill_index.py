@@ -10,11 +10,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
+from hgmem_core.hiding import hide_runs
 from hgmem_core.lexical import Floats
 from hgmem_core.lineage import splice
 from hgmem_core.namespace_graph import VectorRows
 from hgmem_core.schemas import namespace_ranges
 from hgmem_core.skill_graph import SkillGraph, SkillTables, SkillVectors
+from hgmem_core.tombstones import NO_TOMBSTONES, Tombstones
 from hgmem_core.vector_rows import aligned_vectors
 
 SKILL_INDEX_REVISION = 1
@@ -91,8 +93,13 @@ class SkillIndex:
         """The namespaces of the bucket that have runs, in order."""
         return list(self._rows["trajectories"])
 
-    def open(self, namespace: str) -> SkillGraph | None:
-        """Return the skill hypergraph of a namespace with a copy of its vectors; None if it has no run."""
+    def open(self, namespace: str, tombstones: Tombstones = NO_TOMBSTONES) -> SkillGraph | None:
+        """Return the skill hypergraph of a namespace with a copy of its vectors; None if it has no run.
+
+        Args:
+            namespace: Whose runs.
+            tombstones: Which of them were forgotten since the index was made.
+        """
         if namespace not in self._places:
             return None
         tables = {}
@@ -102,7 +109,12 @@ class SkillIndex:
         vectors = self._vectors.vectors(np.arange(*self._places[namespace]))
         bounds = np.cumsum([tables[name].num_rows for name in NODE_TABLES])[:-1]
         own = dict(zip(NODE_TABLES, np.split(vectors, bounds), strict=True))
-        return SkillGraph.of(SkillTables(**tables), SkillVectors(**own))
+        found = SkillTables(**tables), SkillVectors(**own)
+        runs = tables["trajectories"]
+        hidden = tombstones.hidden_trajectories(namespace, runs.column("trajectory_id"), runs.column("said_at"))
+        if hidden.all():
+            return None
+        return SkillGraph.of(*(hide_runs(*found, hidden) if hidden.any() else found))
 
 
 def _id_of(table: str) -> str:

@@ -20,6 +20,7 @@ from pipelines.run import Run
 from pipelines.runner import Report
 from pipelines.stages import stage_count
 from pipelines.store import LINEAGE_FILE, Output, Store
+from pipelines.tombstone_files import read_tombstones
 from pipelines.tuned_vectors import Tuned
 from pipelines.versions import VersionError, open_version
 
@@ -62,13 +63,14 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
         chat: A language model that is asked from here; None for none.
 
     Raises:
-        StoreError: Nothing was imported yet, an import is damaged, or the store was taken over by another job.
+        StoreError: Nothing was imported yet, an import or a tombstone is damaged, or the store was taken over by
+            another job.
         ClusterError: Ray cannot do the work.
         ModelError: The language model cannot be used any more, or gave too few answers.
     """
     store = run.store
     imports = read_imports(store)
-    parts = imported_parts(store, imports)
+    parts = imported_parts(store, imports, read_tombstones(store))
     watch = Watch(run.progress, run.log, sum(stage_count(own, tuned) for own in parts.values()))
     _look_at_memory(run, parts)
     software, job_id = software_versions(), uuid.uuid4().hex

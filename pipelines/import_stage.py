@@ -27,15 +27,18 @@ from hgmem_core.ids import digest_of_namespaces, digest_of_parts, namespace_dige
 from hgmem_core.importers import IMPORTERS, TRAJECTORY_IMPORTERS
 from hgmem_core.messages import OUTCOMES, Dropped, Message
 from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, TableSchema, conform
+from hgmem_core.tombstones import FORGOTTEN, Mask, Tombstones
 from hgmem_core.trajectories import IMPORTED_RUN, cut_long_texts, number_equal_runs, trajectories_table
 from hgmem_core.trajectories import Run as AgentRun
 from hgmem_core.turns import messages_table, number_equals
 from pipelines.files import RESTORE, StoreError, file_sha256, write_file
+from pipelines.forgotten_rows import kept_by_row, without_forgotten
 from pipelines.imports import Import, digests_name, digests_table, part_name, parts_json, read_imports
 from pipelines.log_files import check_columns, expand_paths, open_rows
 from pipelines.run import Run
 from pipelines.spill import RowKind, Spill, spilled
 from pipelines.store import Output, Store
+from pipelines.tombstone_files import number_of_tombstones, read_tombstones
 
 IMPORT_REVISION = 3
 """Raised when an equal file and equal settings give other messages or runs."""
@@ -110,19 +113,23 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
     files = _files(inputs, config)
     by_key = {file.key: file for file in files}
     imports = read_imports(store)
+    number = number_of_tombstones(store)
     known = {key for one in imports for key in one.entry.files}
     lost = [one for one in imports if by_key.keys() >= set(one.entry.files) and one.is_damaged(store)]
     new = [file for key, file in by_key.items() if key not in known]
     if new or lost:
         run.progress.start("import", None)
     for one in lost:
-        # The same logs at the time of then give the same files.
-        again = Shuffle(store, [by_key[key] for key in one.entry.files], config, one.entry.ingested_at)
+        # The same logs at the time of then, without what was forgotten then, give the same files.
+        then = read_tombstones(store, one.entry.tombstones)
+        again = Shuffle(store, [by_key[key] for key in one.entry.files], config, one.entry.ingested_at, then)
         _shuffle(run, again, one.entry.identity, one)
     if not new:
         return Imported(None, 0, len(files), {}, 0, time.perf_counter() - began, mended=len(lost))
-    identity = digest_of_parts([str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)])
-    output, counts = _shuffle(run, Shuffle(store, new, config, ingested_at), identity)
+    deciding = [str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)]
+    identity = digest_of_parts([*deciding, *([f"tombstones {number}"] if number else [])])
+    shuffle = Shuffle(store, new, config, ingested_at, read_tombstones(store, number))
+    output, counts = _shuffle(run, shuffle, identity)
     run.lease.check()
     run.progress.finish("import")
     entry = {
@@ -131,6 +138,7 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         "logs": [file.path for file in new],
         **parts_json(output.manifest["parts"], output.manifest.get("runs")),
         "ingested_at": output.manifest["ingested_at"],
+        **({"tombstones": number} if number else {}),
     }
     return Imported(
         number=store.append_numbered("imports", entry),
@@ -155,6 +163,13 @@ class _Counts:
         self.outcomes.update(read["outcomes"])
         self.reasons.update(read["reasons"])
         self.faults.update(read["faults"])
+
+    def forget(self, before: Sequence[tuple[str, str | None]]) -> None:
+        """Count rows as forgotten that were counted otherwise before, with these outcomes and reasons."""
+        for outcome, reason in before:
+            self.outcomes.update({outcome: -1, "empty": 1})
+            self.reasons.update({FORGOTTEN: 1, **({reason: -1} if reason else {})})
+        self.outcomes, self.reasons = +self.outcomes, +self.reasons
 
 
 def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None = None) -> tuple[Output, _Counts]:
@@ -185,6 +200,7 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
         spills = {bucket: [folders[number] for number in sorted(numbers)] for bucket, numbers in buckets.items()}
         gather = partial(shuffle.gather, folder, spills)
         for bucket, gathered in run.engine.map("buckets", gather, sorted(spills)):
+            counts.forget(gathered["forgotten"])
             for name, about in gathered["files"].items():
                 (folder / gathered["folder"] / name).rename(draft / name)
                 listed[name] = about
@@ -253,12 +269,14 @@ class Shuffle:
         files: In order.
         config: Limits.
         ingested_at: The time of the import.
+        tombstones: What is not kept.
     """
 
     store: Store
     files: Sequence[LogFile]
     config: ImportConfig
     ingested_at: datetime
+    tombstones: Tombstones
 
     def read_file(self, workspace: Path, number: int) -> dict[str, Any]:
         """Read the file of that number into a spill; return its folder, its buckets and what became of its rows."""
@@ -304,21 +322,30 @@ class Shuffle:
         folders = [workspace / name for name in spills[bucket]]
         files: dict[str, pa.Table] = {}
         parts: dict[RowKind, dict[str, Any]] = {}
+        kept: dict[int, bool] = {}
         for kind in get_args(RowKind):
             rows = spilled(folders, kind, bucket)
             if rows is not None:
-                table, digests = _numbered(kind, rows)
-                files[part_name(kind, bucket)] = table
-                files[digests_name(kind, bucket)] = digests_table(digests)
-                parts[kind] = {"rows": table.num_rows, "digest": digest_of_namespaces(digests)}
+                every = _numbered(kind, rows)
+                table, mask = _KEPT[kind].kept(self.tombstones, every)
+                if self.tombstones.namespaces:
+                    kept |= kept_by_row(every, _KEPT[kind].row, mask)
+                if table.num_rows:
+                    digests = namespace_digests(table, _KEPT[kind].schema)
+                    files[part_name(kind, bucket)] = table
+                    files[digests_name(kind, bucket)] = digests_table(digests)
+                    parts[kind] = {"rows": table.num_rows, "digest": digest_of_namespaces(digests)}
         results = spilled(folders, "results", bucket)
+        forgotten: list[tuple[str, str | None]] = []
         if results is not None:
+            if self.tombstones.namespaces:
+                results, forgotten = without_forgotten(results, kept, self.tombstones)
             files[f"outcomes-{bucket:05d}.parquet"] = _outcome_table(results)
             rejects = _reject_table(results)
             if rejects.num_rows:
                 files[f"rejects-{bucket:05d}.parquet"] = rejects
         listed = {name: write_file(folder / name, table) for name, table in files.items()}
-        return {"folder": folder.name, "files": listed, "parts": parts}
+        return {"folder": folder.name, "files": listed, "parts": parts, "forgotten": forgotten}
 
 
 def _fresh_folder(workspace: Path) -> Path:
@@ -352,24 +379,25 @@ class _Kept(NamedTuple):
     """The column that numbers rows."""
     number: Callable[[pa.Table], pa.Table]
     """Tells equal rows of a file apart."""
+    kept: Callable[[Tombstones, pa.Table], tuple[pa.Table, Mask]]
+    """Leaves out what is forgotten."""
 
 
 _KEPT: Mapping[RowKind, _Kept] = MappingProxyType(
     {
-        "messages": _Kept(MESSAGE, "row", number_equals),
-        "runs": _Kept(IMPORTED_RUN, "sequence", number_equal_runs),
+        "messages": _Kept(MESSAGE, "row", number_equals, Tombstones.kept_messages),
+        "runs": _Kept(IMPORTED_RUN, "sequence", number_equal_runs, Tombstones.kept_trajectories),
     }
 )
 
 
-def _numbered(kind: RowKind, table: pa.Table) -> tuple[pa.Table, dict[str, str]]:
-    """Give equal rows of one file their own ids, and return the digest of each namespace; a file's are neighbours."""
-    schema, row, number = _KEPT[kind]
+def _numbered(kind: RowKind, table: pa.Table) -> pa.Table:
+    """Give equal rows of one file their own ids; a file's rows are neighbours."""
+    schema, row, number, _ = _KEPT[kind]
     numbers = table.column(row).to_numpy() // FILE_ROWS
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     by_file: Iterable[pa.Table] = (number(table.slice(start, stop - start)) for start, stop in pairwise(bounds))
-    found = conform(pa.concat_tables(by_file), schema)
-    return found, namespace_digests(found, schema)
+    return conform(pa.concat_tables(by_file), schema)
 
 
 def _stage_columns(results: pa.Table) -> dict[str, Any]:

@@ -4,6 +4,7 @@ An import cannot be made from anything else in the store. Damage to it is refuse
 them again writes the same files to the same place.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
+from hgmem_core.ids import bucket_of, digest_of_parts
 from hgmem_core.lineage import select
+from hgmem_core.schemas import OUTCOME
+from hgmem_core.tombstones import NO_TOMBSTONES, Tombstones, forgotten_outcomes
 from pipelines.files import StoreError, damage_of, read_as
 from pipelines.spill import RowKind
 from pipelines.store import Output, Store
@@ -37,6 +41,7 @@ class Entry(BaseModel, frozen=True, strict=True):
         parts: Its messages, by bucket.
         runs: Its runs of agents, by bucket; an import without any does not say so.
         ingested_at: The time of the import, kept with every message and run.
+        tombstones: The number of the last tombstone file that it was made under: what those cover it left out.
     """
 
     identity: Annotated[str, Field(alias="import", pattern="^[0-9a-f]{32}$")]
@@ -45,6 +50,7 @@ class Entry(BaseModel, frozen=True, strict=True):
     parts: dict[int, Part]
     runs: dict[int, Part] = {}
     ingested_at: datetime
+    tombstones: int = 0
 
     def parts_of(self, kind: RowKind) -> Mapping[int, Part]:
         """Return its messages or its runs, by bucket."""
@@ -111,6 +117,7 @@ class ImportedPart:
         bucket: The bucket.
         files: The size and sha256 of its files, as the import's manifest lists them.
         fault: Why nothing can be read of it; None if it can.
+        tombstones: Of the bucket's namespaces. What they cover is read, and then left out by whoever merges imports.
     """
 
     origin: Import
@@ -118,6 +125,7 @@ class ImportedPart:
     bucket: int
     files: Mapping[str, Mapping[str, Any]]
     fault: str | None
+    tombstones: Tombstones
 
     @property
     def rows(self) -> int:
@@ -126,17 +134,22 @@ class ImportedPart:
 
     @property
     def digest(self) -> str:
-        """What they say; the time of the import does not count."""
-        return self.origin.entry.parts_of(self.kind)[self.bucket].digest
+        """What they say, and what of it is forgotten; the time of the import does not count."""
+        said = self.origin.entry.parts_of(self.kind)[self.bucket].digest
+        named = sorted(self.tombstones.namespaces)
+        return digest_of_parts([said, *map(self.tombstones.digest_of, named)]) if named else said
 
     def digests(self) -> Mapping[str, str]:
-        """Return the digest of what the rows of each namespace say.
+        """Return the digest of what the rows of each namespace say, and of what is forgotten of it.
 
         Raises:
             StoreError: The file is not as it was written; names the logs to import again.
         """
         names, digests = self._table(digests_name(self.kind, self.bucket)).columns
-        return dict(zip(names.to_pylist(), digests.to_pylist(), strict=True))
+        found = dict(zip(names.to_pylist(), digests.to_pylist(), strict=True))
+        for name in self.tombstones.namespaces & found.keys():
+            found[name] = digest_of_parts([found[name], self.tombstones.digest_of(name)])
+        return found
 
     def read(self, namespaces: Set[str] | None = None) -> pa.Table:
         """Return its MESSAGE or TRAJECTORY rows, or those of some namespaces.
@@ -155,6 +168,29 @@ class ImportedPart:
         if damage:
             raise StoreError(self.origin.again(damage))
         return pq.read_table(path)
+
+
+def kept_rows(parts: Sequence[ImportedPart], namespaces: Set[str] | None) -> tuple[list[pa.Table], pa.Table]:
+    """Return the rows of each part that no tombstone covers, and OUTCOME of stage `merge` for the others.
+
+    Args:
+        parts: Of one bucket and kind.
+        namespaces: Those to read; None for all.
+
+    Raises:
+        StoreError: A file is not as it was written; names the logs to import again.
+    """
+    tables, outcomes = [], [OUTCOME.empty()]
+    for number, part in enumerate(parts):
+        rows = part.read(namespaces)
+        is_message = part.kind == "messages"
+        table, kept = (part.tombstones.kept_messages if is_message else part.tombstones.kept_trajectories)(rows)
+        tables.append(table)
+        if not kept.all():
+            forgotten = rows.select(["namespace", "row" if is_message else "sequence"]).filter(pa.array(~kept))
+            names, places = forgotten.columns
+            outcomes.append(forgotten_outcomes("merge", names, [f"{number}:{place}" for place in places.to_pylist()]))
+    return tables, pa.concat_tables(outcomes)
 
 
 def digests_table(digests: Mapping[str, str]) -> pa.Table:
@@ -188,13 +224,22 @@ def read_imports(store: Store) -> list[Import]:
     return list(imports.values())
 
 
-def imported_parts(store: Store, imports: Sequence[Import]) -> dict[int, list[ImportedPart]]:
+def imported_parts(store: Store, imports: Sequence[Import], tombstones: Tombstones) -> dict[int, list[ImportedPart]]:
     """Return the parts of every bucket that has some, the oldest import first.
+
+    Args:
+        store: Where they are.
+        imports: Of the store.
+        tombstones: What is to be left out of them.
 
     Raises:
         StoreError: There are none: nothing was imported yet.
     """
     parts: dict[int, list[ImportedPart]] = {}
+    named: defaultdict[int, set[str]] = defaultdict(set)
+    for namespace in tombstones.namespaces:
+        named[bucket_of(namespace, store.buckets)].add(namespace)
+    own = {bucket: tombstones.only(names) for bucket, names in named.items()}
     for one in imports:
         files: Mapping[str, Mapping[str, Any]] = {}
         fault = None
@@ -206,7 +251,9 @@ def imported_parts(store: Store, imports: Sequence[Import]) -> dict[int, list[Im
             for bucket in one.entry.parts_of(kind):
                 names = (part_name(kind, bucket), digests_name(kind, bucket))
                 listed = {name: files[name] for name in names if name in files}
-                parts.setdefault(bucket, []).append(ImportedPart(one, kind, bucket, listed, fault))
+                parts.setdefault(bucket, []).append(
+                    ImportedPart(one, kind, bucket, listed, fault, own.get(bucket, NO_TOMBSTONES))
+                )
     if not parts and imports:
         raise StoreError(
             f"{store.root} holds no messages: no row of what was imported had a text or an attachment, and no run of "

@@ -32,6 +32,7 @@ from hgmem_core.tokens import tokenizer
 from hgmem_core.trained import Trained, TrainedModelError
 from pipelines.encoders import token_counter
 from pipelines.skill_retriever import SkillResponse, SkillRetriever
+from pipelines.tombstone_files import TombstoneWatch
 from pipelines.tuned_vectors import Tuned
 from pipelines.versions import Version, VersionError, check_encoder, check_tuned
 
@@ -110,6 +111,7 @@ class Retriever:
         Raises:
             TrainedModelError: None should be given sometimes, and there is no abstainer to tell when.
             VersionError: `encoder` did not make the version's vectors, or `tuned` its tuned ones.
+            StoreError: A file of the store's tombstones is missing or damaged.
         """
         check_encoder(version, encoder.identity)
         check_tuned(version, None if tuned is None else tuned.identity)
@@ -127,7 +129,8 @@ class Retriever:
         self._analyst = analyst
         self._count_tokens = token_counter(encoder)
         self._tokenize = tokenizer(version.index.language)
-        self._skills = SkillRetriever(version, encoder, self._count_tokens)
+        self._watch = TombstoneWatch(version.store)
+        self._skills = SkillRetriever(version, encoder, self._count_tokens, self._watch)
         self._buckets: dict[int, IndexReader | None] = {}
         self._open: OrderedDict[str, NamespaceIndex] = OrderedDict()
         self._lock = threading.Lock()
@@ -138,8 +141,23 @@ class Retriever:
         other._models = models
         return other
 
+    def refresh_tombstones(self) -> None:
+        """Hide what was forgotten since the retriever was made, and show what was restored.
+
+        Cheap while there is nothing new: who serves may call it every second. Queries that are under way end as they
+        began.
+
+        Raises:
+            StoreError: A file of the store's tombstones is missing or damaged; what was hidden before stays so.
+        """
+        changed = self._watch.refresh()
+        with self._lock:
+            for namespace in changed:
+                self._open.pop(namespace, None)
+        self._skills.close(changed)
+
     def namespace(self, namespace: str) -> NamespaceIndex | None:
-        """Return the opened index of a namespace, or None if the version has nothing of it."""
+        """Return the opened index of a namespace, or None if the version has nothing of it that is not forgotten."""
         with self._lock:
             found = self._open.get(namespace)
             if found is not None:
@@ -149,7 +167,7 @@ class Retriever:
             if bucket not in self._buckets:
                 self._buckets[bucket] = self.version.open_bucket(bucket)
             reader = self._buckets[bucket]
-            found = reader.open(namespace) if reader else None
+            found = reader.open(namespace, self._watch.tombstones) if reader else None
             if found is not None:
                 self._open[namespace] = found
                 if len(self._open) > OPEN_NAMESPACES:
@@ -159,7 +177,9 @@ class Retriever:
     def namespaces(self) -> list[str]:
         """Every namespace of the version, in order; opens every bucket."""
         buckets = [self.version.open_bucket(int(bucket)) for bucket in self.version.manifest["buckets"]]
-        return sorted(name for reader in buckets if reader for name in reader.namespaces())
+        every = sorted(name for reader in buckets if reader for name in reader.namespaces())
+        some_hidden = self._watch.tombstones.namespaces
+        return [name for name in every if name not in some_hidden or self.namespace(name) is not None]
 
     @property
     def encoder(self) -> Encoder:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,7 @@ from hgmem_core.skill_search import Retrieved, SkillQueries, search_many
 from hgmem_core.skill_words import SkillWords
 from hgmem_core.tokens import tokenizer
 from pipelines.skill_memory import task_vectors
+from pipelines.tombstone_files import TombstoneWatch
 from pipelines.versions import Version
 
 OPEN_GRAPHS = 128
@@ -141,15 +142,19 @@ class _Open:
 class SkillRetriever:
     """Finds skills in one version; threads may share it."""
 
-    def __init__(self, version: Version, encoder: Encoder, count_tokens: Callable[[str], int]) -> None:
+    def __init__(
+        self, version: Version, encoder: Encoder, count_tokens: Callable[[str], int], watch: TombstoneWatch
+    ) -> None:
         """Open the version.
 
         Args:
             version: To be asked.
             encoder: What made its vectors.
             count_tokens: Of a text.
+            watch: Knows which runs are forgotten.
         """
         self.version = version
+        self._watch = watch
         self._encoder = encoder
         self._count_tokens = count_tokens
         self._tokenize = tokenizer(version.index.language)
@@ -162,6 +167,12 @@ class SkillRetriever:
         found = self._opened(namespace)
         return None if found is None else found.graph
 
+    def close(self, namespaces: Iterable[str]) -> None:
+        """Close some namespaces, so that they are opened anew: other runs of theirs are forgotten now."""
+        with self._lock:
+            for namespace in namespaces:
+                self._open.pop(namespace, None)
+
     def _opened(self, namespace: str) -> _Open | None:
         with self._lock:
             found = self._open.get(namespace)
@@ -172,7 +183,7 @@ class SkillRetriever:
             if bucket not in self._buckets:
                 self._buckets[bucket] = self.version.open_skills(bucket)
             index = self._buckets[bucket]
-            graph = index.open(namespace) if index else None
+            graph = index.open(namespace, self._watch.tombstones) if index else None
             if graph is None:
                 return None
             settings = self.version.index

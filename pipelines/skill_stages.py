@@ -18,6 +18,7 @@ from hgmem_core.schemas import (
     INCIDENCE,
     LESSON,
     MENTION,
+    OUTCOME,
     SKILL,
     STRING,
     SUBTASK,
@@ -46,7 +47,7 @@ from hgmem_core.trajectories import TRAJECTORIES_REVISION, merge_runs
 from hgmem_core.vector_rows import aligned_vectors
 from pipelines.chat_model import identity, terms_of
 from pipelines.files import open_arrow
-from pipelines.imports import ImportedPart
+from pipelines.imports import ImportedPart, kept_rows
 from pipelines.runner import Produced, Runner, Stage
 from pipelines.skill_memory import run_text, skill_text
 from pipelines.steps import Asking, StageSteps, Steps, Tables, Texts, produced
@@ -170,8 +171,10 @@ class SkillBuild:
 
 
 def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
-    runs, outcomes = merge_runs([part.read(fresh) for part in parts])
-    return produced({"trajectories": (runs, TRAJECTORY)}, outcomes)
+    imports, forgotten = kept_rows(parts, fresh)
+    runs, outcomes = merge_runs(imports)
+    every = conform(pa.concat_tables([outcomes, forgotten]), OUTCOME)
+    return produced({"trajectories": (runs, TRAJECTORY)}, every)
 
 
 def _texts(level: str, tables: Sequence[Tables]) -> Texts:

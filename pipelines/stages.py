@@ -33,9 +33,11 @@ from hgmem_core.schemas import (
     EPISODE,
     FACT,
     INCIDENCE,
+    OUTCOME,
     TOPIC,
     TURN,
     TableSchema,
+    conform,
     embedding_schema,
     layout_of,
     ok_outcomes,
@@ -46,7 +48,7 @@ from hgmem_core.tokens import TOKENS_REVISION
 from hgmem_core.turns import MERGE_REVISION, merge_imports
 from pipelines.chat_model import identity, terms_of
 from pipelines.files import open_arrow
-from pipelines.imports import ImportedPart
+from pipelines.imports import ImportedPart, kept_rows
 from pipelines.runner import Produced, Runner, Stage
 from pipelines.skill_stages import SKILL_STAGES, SkillBuild
 from pipelines.spill import RowKind
@@ -299,8 +301,9 @@ class BucketBuild:
 
 
 def _merge(parts: Sequence[ImportedPart], fresh: Set[str] | None) -> Produced:
-    turns, outcomes = merge_imports([part.read(fresh) for part in parts])
-    return produced({"turns": (turns, TURN)}, outcomes)
+    imports, forgotten = kept_rows(parts, fresh)
+    turns, outcomes = merge_imports(imports)
+    return produced({"turns": (turns, TURN)}, conform(pa.concat_tables([outcomes, forgotten]), OUTCOME))
 
 
 def _facts(facts: pa.Table, incidences: pa.Table, causes: pa.Table) -> dict[str, tuple[pa.Table, TableSchema]]:

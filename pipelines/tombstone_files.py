@@ -1,0 +1,135 @@
+"""The tombstones of a store: numbered files that are only ever added, read together.
+
+Writing one takes no lease: it waits for no rebuild, and a rebuild that is under way does not undo it, because whoever
+serves a version reads these files too.
+"""
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ValidationError
+
+from hgmem_core.schemas import TOMBSTONE, conform
+from hgmem_core.tombstones import Tombstones
+from pipelines.files import StoreError, read_sealed, seal
+from pipelines.store import Store
+
+KIND = "tombstones"
+
+
+class Tombstone(BaseModel, frozen=True):
+    """A row of TOMBSTONE, as files have it.
+
+    Attributes:
+        namespace: Whose memory.
+        scope: What is forgotten of it.
+        id: Of the session, turn or trajectory; empty for a namespace.
+        deleted_at: When it was to be forgotten.
+        restored_at: When it was to be remembered again; None as long as it is not.
+    """
+
+    namespace: str
+    scope: Literal["namespace", "session", "turn", "trajectory"]
+    id: str = ""
+    deleted_at: datetime
+    restored_at: datetime | None = None
+
+
+class _File(BaseModel, frozen=True):
+    tombstones: list[Tombstone]
+
+
+def number_of_tombstones(store: Store) -> int:
+    """Return the highest number of a tombstone file, 0 without any; cheap, for whoever looks often."""
+    return max((number for number, _ in store.numbered(KIND)), default=0)
+
+
+def add_tombstones(store: Store, rows: Sequence[Tombstone]) -> int:
+    """Write tombstones, all of them in one file or none, and return its number; later numbers decide.
+
+    Raises:
+        SchemaError: Two rows are of the same namespace, scope and id.
+    """
+    conform(_table(rows), TOMBSTONE)
+    return store.append_numbered(KIND, seal({"tombstones": [row.model_dump(mode="json") for row in rows]}))
+
+
+def read_tombstones(store: Store, until: int | None = None) -> Tombstones:
+    """Return the tombstones in force: of all files, or of those up to the number `until`.
+
+    Raises:
+        StoreError: A file is missing or damaged; nothing is guessed of what it hid.
+    """
+    return Tombstones(tombstone_rows(store, until))
+
+
+def tombstone_rows(store: Store, until: int | None = None, after: int = 0) -> pa.Table:
+    """Return all rows of TOMBSTONE that were written, lifted ones too, in the order of their files.
+
+    Args:
+        store: Where.
+        until: The last file; None for the newest.
+        after: The file before the first one.
+
+    Raises:
+        StoreError: A file is missing or damaged.
+    """
+    rows: list[Tombstone] = []
+    expected = after + 1
+    for number, path in store.numbered(KIND):
+        if number <= after or (until is not None and number > until):
+            continue
+        content = read_sealed(path)
+        if number != expected or content is None:
+            bad = path if number == expected else path.with_name(f"{expected:06d}.json")
+            raise StoreError(
+                f"{bad} is missing or damaged, and what it hides is not known: restore it from a backup. Without one, "
+                "forget again what was forgotten, under that name"
+            )
+        try:
+            rows += _File.model_validate(content).tombstones
+        except ValidationError as error:
+            raise StoreError(f"{path} holds something else than tombstones ({error}): restore it from a backup") from (
+                error
+            )
+        expected += 1
+    return _table(rows)
+
+
+class TombstoneWatch:
+    """The tombstones of a store as they were last read; threads may share it."""
+
+    def __init__(self, store: Store) -> None:
+        """Read them.
+
+        Raises:
+            StoreError: A file is missing or damaged.
+        """
+        self._store = store
+        self._lock = threading.Lock()
+        self._number = number_of_tombstones(store)
+        self._rows = tombstone_rows(store, self._number)
+        self.tombstones = Tombstones(self._rows)
+
+    def refresh(self) -> frozenset[str]:
+        """Read what was written since, and return the namespaces in which other things are hidden now.
+
+        Raises:
+            StoreError: A file is missing or damaged; what was known before stays hidden.
+        """
+        with self._lock:
+            number = number_of_tombstones(self._store)
+            if number == self._number:
+                return frozenset()
+            rows = pa.concat_tables([self._rows, tombstone_rows(self._store, number, after=self._number)])
+            before, after = self.tombstones, Tombstones(rows)
+            self._number, self._rows, self.tombstones = number, rows, after
+            named = before.namespaces | after.namespaces
+            return frozenset(name for name in named if before.digest_of(name) != after.digest_of(name))
+
+
+def _table(rows: Sequence[Tombstone]) -> pa.Table:
+    return pa.Table.from_pylist([row.model_dump() for row in rows], schema=TOMBSTONE.arrow)
