@@ -1,35 +1,28 @@
 """The endpoint's HTTP interface: routes under `/v1`, each a few lines around what finds, and the guard before them."""
 
 import asyncio
+import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from importlib.metadata import version as software_version
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
-from hgmem_core.config import Config
 from hgmem_core.lexical import Floats
 from pipelines.retriever import Response as Found
-from pipelines.serve_access import Access, Caller
-from pipelines.serve_audit import Audit
-from pipelines.serve_encoding import Encode, encode_together, vector_of
-from pipelines.serve_gate import Gate
+from pipelines.serve_access import Caller
 from pipelines.serve_guard import Guard, caller_of
-from pipelines.serve_keys import KeyRing
 from pipelines.serve_memories import answer, find_memory, find_nodes, fused_context, fused_hits, stats
-from pipelines.serve_metrics import Metrics
 from pipelines.serve_models import (
     Asking,
     ContextAnswer,
     ContextRequest,
+    ForgetAnswer,
+    ForgetRequest,
     Health,
     MemoryAnswer,
     MemoryRequest,
@@ -45,67 +38,12 @@ from pipelines.serve_models import (
     VersionAnswer,
 )
 from pipelines.serve_problems import PROBLEM_TYPE, Problem, ProblemDocument, add_problem_handlers, field_problem
-from pipelines.serve_versions import Served, Versions
+from pipelines.serve_service import Service
+from pipelines.serve_versions import Served
 from pipelines.told_outcomes import Row, add_outcome
+from pipelines.tombstone_files import Tombstone, add_tombstones
 
 Who = Annotated[Caller, Depends(caller_of)]
-
-
-@dataclass(frozen=True)
-class Service:
-    """What the routes share; made by `open_service`.
-
-    Attributes:
-        config: The whole configuration.
-        versions: What is served.
-        access: Who may ask.
-        metrics: Of this replica.
-        audit: What keys did.
-        gate: Lets so many requests work at the same time.
-        encode: Encodes questions; on Serve, those that wait together.
-        now: The clock.
-    """
-
-    config: Config
-    versions: Versions
-    access: Access
-    metrics: Metrics
-    audit: Audit
-    gate: Gate
-    encode: Encode
-    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
-
-    def refresh(self) -> None:
-        """Look for a new version and for keys."""
-        self.versions.refresh()
-        self.metrics.refused(self.versions.refused is not None)
-        self.access.refresh()
-
-
-def open_service(config: Config, encode: Encode | None = None) -> Service:
-    """Open what `config` names; a version that cannot be served is no reason not to start.
-
-    Args:
-        config: The whole configuration.
-        encode: See `Service`; None encodes each question by itself.
-
-    Raises:
-        StoreError: The keys or the audit log cannot be read or written.
-    """
-    serve, metrics = config.serve, Metrics()
-    access = Access(KeyRing(Path(serve.keys)) if serve.keys else None)
-    pool = ThreadPoolExecutor(serve.threads, thread_name_prefix="hgmem-search")
-    gate = Gate(pool, serve.threads, serve.queue, serve.retry_after_seconds, serve.timeout_seconds, metrics)
-
-    async def alone(encoder: Any, text: str) -> Floats:  # noqa: ANN401 - as Encode has it
-        [found] = await asyncio.get_running_loop().run_in_executor(pool, encode_together, [(encoder, text)])
-        return vector_of(found)
-
-    service = Service(
-        config, Versions(config, metrics.switched), access, metrics, Audit(serve.audit), gate, encode or alone
-    )
-    service.refresh()
-    return service
 
 
 def make_app(service: Service) -> FastAPI:
@@ -113,7 +51,7 @@ def make_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def watching(_: FastAPI) -> AsyncIterator[None]:
-        task = asyncio.create_task(_watch(service))
+        task = asyncio.create_task(service.watch())
         yield
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -132,6 +70,7 @@ def make_app(service: Service) -> FastAPI:
     router = APIRouter(prefix="/v1", responses=known, dependencies=[Depends(HTTPBearer(auto_error=False))])
     _add_reading(router, service)
     _add_skills(router, service)
+    _add_forgetting(router, service)
     _add_running(router, service)
     app.include_router(router)
     _add_open(app, service)
@@ -157,13 +96,6 @@ _PROBLEMS: dict[int | str, str] = {
 }
 
 
-async def _watch(service: Service) -> None:
-    """Look for what is new, again and again."""
-    while True:
-        await asyncio.sleep(service.config.serve.refresh_seconds)
-        await asyncio.to_thread(service.refresh)
-
-
 def _add_reading(router: APIRouter, service: Service) -> None:
     @router.post("/search", response_model=SearchAnswer)
     async def search(asked: SearchRequest, caller: Who) -> Response:
@@ -175,7 +107,7 @@ def _add_reading(router: APIRouter, service: Service) -> None:
         _check_text(service, "query", asked.query)
         async with service.gate.turn():
             served = service.versions.current
-            vector = await _vector(service, served, asked, wanted=set(asked.levels) != {"turn"})
+            vector, encoded = await _vector(service, served, asked, wanted=set(asked.levels) != {"turn"})
 
             def find() -> dict[str, Any]:
                 found = _found(service, served, asked, k, asked.explain, None, vector)
@@ -189,7 +121,7 @@ def _add_reading(router: APIRouter, service: Service) -> None:
                 reranked = any(one.reranked for one in found.values())
                 return {**answer(list(found.values())), "hits": hits, "nodes": nodes, "reranked": reranked}
 
-            return _answered(service, await service.gate.run(find))
+            return _answered(service, await service.gate.run(find), encoded)
 
     @router.post("/context", response_model=ContextAnswer)
     async def context(asked: ContextRequest, caller: Who) -> Response:
@@ -198,7 +130,7 @@ def _add_reading(router: APIRouter, service: Service) -> None:
         _check_text(service, "query", asked.query)
         async with service.gate.turn():
             served = service.versions.current
-            vector = await _vector(service, served, asked, wanted=False)
+            vector, encoded = await _vector(service, served, asked, wanted=False)
 
             def find() -> dict[str, Any]:
                 most = service.config.serve.max_k
@@ -211,7 +143,7 @@ def _add_reading(router: APIRouter, service: Service) -> None:
                 told = {"text": made.text, "tokens": made.tokens, "left_out": made.left_out}
                 return {**answer(list(found.values())), **told, "citations": citations}
 
-            return _answered(service, await service.gate.run(find))
+            return _answered(service, await service.gate.run(find), encoded)
 
     @router.post("/memories/get", response_model=MemoryAnswer)
     async def get_memory(asked: MemoryRequest, caller: Who) -> Response:
@@ -251,7 +183,7 @@ def _add_skills(router: APIRouter, service: Service) -> None:
         async with service.gate.turn():
             retriever = service.versions.current.retriever
             found = await service.gate.run(lambda: retriever.skills(asked.namespace, asked.task, settings).as_dict())
-            return _answered(service, {"query_id": uuid.uuid4().hex, **found})
+            return _answered(service, {"query_id": uuid.uuid4().hex, **found}, {})
 
     @router.post("/skills/outcome", response_model=OutcomeAnswer)
     async def tell_outcome(asked: OutcomeRequest, caller: Who) -> Response:
@@ -284,6 +216,28 @@ def _add_skills(router: APIRouter, service: Service) -> None:
         if is_new is None:
             raise _unknown_id()
         return JSONResponse({"is_new": is_new})
+
+
+def _add_forgetting(router: APIRouter, service: Service) -> None:
+    @router.post("/forget", response_model=ForgetAnswer)
+    async def forget(asked: ForgetRequest, caller: Who) -> Response:
+        """Forget a turn, a session, a run, or all of a namespace; the next build leaves it out, too."""
+        caller.require("write", [asked.namespace])
+        scope, target = asked.target
+        row = Tombstone(namespace=asked.namespace, scope=scope, id=target, deleted_at=service.now())
+
+        def hide() -> dict[str, int]:
+            retriever = service.versions.current.retriever
+            before = stats(retriever, asked.namespace)
+            number = add_tombstones(service.versions.store, [row])
+            service.versions.refresh_tombstones()
+            after = stats(retriever, asked.namespace)
+            return {"tombstone": number, **{name: before[name] - after[name] for name in ("turns", "runs")}}
+
+        async with service.gate.turn():
+            hidden = await service.gate.run(hide)
+        service.audit.write("forget", caller.key_id, namespace=asked.namespace, scope=scope, id=target, **hidden)
+        return JSONResponse(hidden)
 
 
 def _add_running(router: APIRouter, service: Service) -> None:
@@ -335,12 +289,16 @@ def _add_open(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _vector(service: Service, served: Served, asked: Asking, wanted: bool) -> Floats | None:
-    """Return the question's vector, if the recipe or what else is `wanted` needs one."""
+async def _vector(
+    service: Service, served: Served, asked: Asking, wanted: bool
+) -> tuple[Floats | None, dict[str, float]]:
+    """Return the question's vector, if the recipe or what else is `wanted` needs one, and what it took."""
     retriever = served.retriever
     if not wanted and not retriever.wants_vector(_recipe(service, asked)):
-        return None
-    return await service.encode(retriever.encoder, asked.query)
+        return None, {}
+    began = time.perf_counter()
+    vector = await service.encode(retriever.encoder, asked.query)
+    return vector, {"encode": 1e3 * (time.perf_counter() - began)}
 
 
 def _recipe(service: Service, asked: Asking) -> str:
@@ -358,7 +316,8 @@ def _found(
     }
 
 
-def _answered(service: Service, content: dict[str, Any]) -> Response:
+def _answered(service: Service, content: dict[str, Any], encoded: dict[str, float]) -> Response:
+    content["timings_ms"] |= encoded
     service.metrics.stages(content["timings_ms"])
     return JSONResponse(content)
 

@@ -73,7 +73,8 @@ class Guard:
             key_id = caller.key_id if caller is not None else ""
             scope[_CALLER] = caller
             if scope["method"] == "POST":
-                receive = _again(await _whole_body(receive, self._most_bytes), receive)
+                body = await self._body(_headers(scope), receive)
+                receive = _again(body, receive)
             await self._app(scope, receive, watched)
         except Problem as problem:
             await problem.response()(scope, receive, watched)
@@ -101,17 +102,22 @@ class Guard:
         if scope["path"] not in self._open:
             address = (scope.get("client") or ("", 0))[0]
             caller = self._access.caller(headers.get("authorization", ""), address.startswith(_LOCAL))
-        if scope["method"] == "POST":
-            self._check_body(headers)
         return caller
 
-    def _check_body(self, headers: dict[str, str]) -> None:
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise Problem(415, "the body has to be JSON: send it with Content-Type: application/json")
+    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
+        """Return the body of a request.
+
+        Raises:
+            Problem: It is too large, or not said to be JSON.
+        """
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > self._most_bytes:
             raise _too_large(self._most_bytes)
+        body = await _whole_body(receive, self._most_bytes)
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind != "application/json":
+            raise Problem(415, "the body has to be JSON: send it with Content-Type: application/json")
+        return body
 
 
 def _too_large(most_bytes: int) -> Problem:

@@ -132,10 +132,7 @@ def read_keys(folder: Path) -> list[Key]:
     Raises:
         StoreError: There is no such folder, or a file in it is damaged.
     """
-    if not folder.is_dir():
-        raise StoreError(f"there is no folder of keys at {folder}: python -m jobs.keys make makes the first one")
-    paths = [path for path in folder.iterdir() if re.fullmatch(rf"{_ID}\.json", path.name)]
-    keys = [read_as(Key, path, _ADVICE) for path in paths]
+    keys = [read_as(Key, folder / name, _ADVICE) for name, _, _ in _stamps(folder)]
     return sorted(keys, key=lambda key: (key.made_at, key.id))
 
 
@@ -181,7 +178,10 @@ def _stamps(folder: Path) -> Iterable[tuple[str, int, int]]:
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
-        raise StoreError(f"the folder of keys {folder} cannot be read ({error}): correct serve.keys") from error
+        raise StoreError(
+            f"the folder of keys {folder} cannot be read ({error}): correct serve.keys; python -m jobs.keys make makes "
+            "the folder with its first key"
+        ) from error
     for entry in entries:
         if re.fullmatch(rf"{_ID}\.json", entry.name):
             about = entry.stat()

@@ -107,7 +107,7 @@ def find_nodes(
             continue
         passes = passing(index, filters)
         near = index.graph.cosines(level, vector, 0.0)
-        shown = index.graph.has_vector(level) & _nodes_that_pass(index, level, passes)
+        shown = index.graph.has_vector(level) & _says_something(index, level) & _nodes_that_pass(index, level, passes)
         if level == "fact":
             shown &= index.graph.stands(None if filters.as_of is None else microseconds(filters.as_of))
         nodes = np.flatnonzero(shown)
@@ -116,6 +116,12 @@ def find_nodes(
             found.append((float(near[node]), place, content))
     found.sort(key=lambda one: (-one[0], one[1]))
     return [{"rank": rank, "score": score, **content} for rank, (score, _, content) in enumerate(found[:k], 1)]
+
+
+def _says_something(index: NamespaceIndex, level: Level) -> Mask:
+    """Tell which nodes of a level have a text; of what is forgotten, and of what may tell of it, it is blank."""
+    lengths = pc.binary_length(index.graph.column(level, "text"))
+    return np.asarray(lengths.to_numpy() > 0, bool)
 
 
 def _nodes_that_pass(index: NamespaceIndex, level: Level, passes: Mask | None) -> Mask:
@@ -188,7 +194,7 @@ def find_memory(index: NamespaceIndex, memory_id: str) -> dict[str, Any] | None:
         }
     for level in LEVELS:
         node = _row_of(index.graph.column(level, "node_id"), memory_id)
-        if node is not None:
+        if node is not None and index.graph.column(level, "text")[node].as_py():
             about = _node(index, level, node, None)
             del about["turn_ids"]
             return {
@@ -240,7 +246,8 @@ def _edge(index: NamespaceIndex, kind: Level, node: int) -> dict[str, Any]:
     else:
         lists = graph.facts_of_episode if kind == "episode" else graph.episodes_of_topic
         below: Level = "fact" if kind == "episode" else "episode"
-        members = [graph.column(below, "node_id")[one].as_py() for one in lists.of(node).tolist()]
+        shown = _says_something(index, below)
+        members = [graph.column(below, "node_id")[one].as_py() for one in lists.of(node).tolist() if shown[one]]
     return {
         "kind": kind,
         "id": graph.column(kind, "node_id")[node].as_py(),
@@ -253,10 +260,11 @@ def stats(retriever: Retriever, namespace: str) -> dict[str, Any]:
     """Return how much a version has of a namespace: zeros if nothing."""
     index, skills = retriever.namespace(namespace), retriever.skill_graph(namespace)
     span = None if index is None else index.log_span
+    sessions = np.zeros(0) if index is None else index.session if index.hidden is None else index.session[~index.hidden]
     return {
-        "turns": 0 if index is None else len(index),
-        "sessions": 0 if index is None else index.sessions,
-        **{f"{level}s": 0 if index is None else index.graph.counts[level] for level in LEVELS},
+        "turns": len(sessions),
+        "sessions": len(np.unique(sessions)),
+        **{f"{level}s": 0 if index is None else int(_says_something(index, level).sum()) for level in LEVELS},
         "skills": 0 if skills is None else skills.tables.skills.num_rows,
         "runs": 0 if skills is None else skills.tables.trajectories.num_rows,
         "first_said_at": None if span is None else span[0].isoformat(),

@@ -9,6 +9,7 @@ from hgmem_core.graph import Level
 from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
 from hgmem_core.skill_utility import NodeKind
+from hgmem_core.tombstones import Scope
 
 MOST_NAMESPACES = 8
 _MOST_NAME_CHARS = 512
@@ -24,8 +25,17 @@ def _namespace(text: str) -> str:
         ) from error
 
 
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half of a surrogate pair, which is no text") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
 Namespace = Annotated[str, Field(max_length=_MOST_NAME_CHARS), AfterValidator(_namespace)]
-Name = Annotated[str, Field(min_length=1, max_length=_MOST_NAME_CHARS)]
+Name = Annotated[Text, Field(min_length=1, max_length=_MOST_NAME_CHARS)]
 AnyLevel = Literal["turn", "topic", "episode", "fact"]
 
 
@@ -51,10 +61,10 @@ class Asking(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: str
+    query: Text
     namespace: Namespace | None = Field(None, description="whose memory: exactly this one")
     namespaces: list[Namespace] | None = Field(None, min_length=1, max_length=MOST_NAMESPACES)
-    recipe: Annotated[str, Field(max_length=64)] | None = Field(None, description="without one, the endpoint's own")
+    recipe: Annotated[Text, Field(max_length=64)] | None = Field(None, description="without one, the endpoint's own")
     filters: FilterFields = FilterFields()
     as_of: AwareDatetime | None = Field(None, description="the memory as it stood at this time")
 
@@ -82,7 +92,9 @@ class SearchRequest(Asking):
 
     model_config = _example(query="Where did Ana leave the red bicycle?", namespace="acme/ana", k=5)
 
-    k: Annotated[int, Field(ge=1)] | None = Field(None, description="the most hits, and the most nodes of each level")
+    k: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        None, description="the most hits, and the most nodes of each level"
+    )
     levels: list[AnyLevel] = Field(["turn"], min_length=1, max_length=4, description="what is to be found")
     explain: bool = Field(False, description="whether each hit tells its rank and score in every list")
 
@@ -92,7 +104,7 @@ class ContextRequest(Asking):
 
     model_config = _example(query="Where did Ana leave the red bicycle?", namespace="acme/ana", tokens=800)
 
-    tokens: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    tokens: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 1_000
 
 
 class Leg(BaseModel):
@@ -191,11 +203,11 @@ class SkillsRequest(BaseModel):
 
     model_config = _example(task="put a clean plate on the table", namespace="acme/robot", skills=4)
 
-    task: str
+    task: Text
     namespace: Namespace
-    recipe: Annotated[str, Field(max_length=64)] | None = None
-    skills: Annotated[int, Field(ge=1, le=100)] | None = None
-    tokens: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    recipe: Annotated[Text, Field(max_length=64)] | None = None
+    skills: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
+    tokens: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
 
 
 class FoundSkillFields(BaseModel):
@@ -270,7 +282,7 @@ class OutcomeRequest(BaseModel):
     query_id: Name
     shown: list[ShownNode] = Field(min_length=1, max_length=100)
     outcome: Literal["success", "failure", "unknown"]
-    n_steps: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    n_steps: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
 
 
 class OutcomeAnswer(BaseModel):
@@ -366,25 +378,37 @@ class RollbackRequest(BaseModel):
 
 
 class ForgetRequest(BaseModel):
-    """What to forget: a turn, a session, or the whole namespace."""
+    """What to forget: a turn, a session, a run of an agent, or all that the namespace has by now."""
 
     model_config = _example(namespace="acme/ana", session="s1")
 
     namespace: Namespace
     session: Name | None = None
     turn: Name | None = None
+    trajectory: Name | None = None
 
     @model_validator(mode="after")
     def _says_one(self) -> "ForgetRequest":
-        if self.session is not None and self.turn is not None:
-            raise ValueError("either `session` or `turn`: a turn's id says its session")
+        if len([one for one in (self.session, self.turn, self.trajectory) if one is not None]) > 1:
+            raise ValueError("one of `session`, `turn` and `trajectory`: each says all of what it is")
         return self
+
+    @property
+    def target(self) -> tuple[Scope, str]:
+        """What to forget, and its id; empty for all of the namespace."""
+        if self.session is not None:
+            return "session", self.session
+        if self.turn is not None:
+            return "turn", self.turn
+        return ("namespace", "") if self.trajectory is None else ("trajectory", self.trajectory)
 
 
 class ForgetAnswer(BaseModel):
-    """What was written down; no replica shows it after the configured seconds."""
+    """How much of what is served that hides; no replica shows it after the configured seconds."""
 
-    tombstone: int
+    tombstone: int = Field(description="the number of the file that says so")
+    turns: int
+    runs: int
 
 
 class Health(BaseModel):

@@ -168,6 +168,4 @@ def _shown(field: str) -> str:
 def _said(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         return "there is no such field"
-    if error["type"] == "string_unicode":
-        return "it holds half of a surrogate pair, which is no text"
     return str(error["msg"]).removeprefix("Value error, ")

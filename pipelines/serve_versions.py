@@ -153,6 +153,15 @@ class Versions:
                 self.refused = None
                 self._switched()
 
+    def refresh_tombstones(self) -> None:
+        """Hide what was forgotten since, and show what was restored.
+
+        Raises:
+            StoreError: What was to be forgotten cannot be read; what was hidden before stays so.
+        """
+        if self._served is not None:
+            self._served.retriever.refresh_tombstones()
+
     def _is_known(self, pointer: int, version: str, at_once: bool) -> bool:
         """Say whether a pointer brings nothing new."""
         served, refused = self._served, self.refused
@@ -171,10 +180,11 @@ class Versions:
         retrieve = self._config.retrieve
         models = models_for(retrieve.models, opened)
         settings = self._reranking, models, tuned, retrieve.abstain_below, self._analyst
-        new = Served(pointer, Retriever(opened, encoder, *settings), _sample(opened))
+        retriever = Retriever(opened, encoder, *settings)
+        new = Served(pointer, retriever, _sample(retriever))
         # What was asked last of the version before is opened, so that nobody waits for it.
         for name in [] if self._served is None else self._served.retriever.recent(WARM_NAMESPACES):
-            new.retriever.namespace(name)
+            retriever.namespace(name)
         new.probe()
         return new
 
@@ -199,13 +209,13 @@ class Versions:
         return point_to(store, version)
 
 
-def _sample(version: Version) -> str | None:
-    """Return the first namespace of a version; None if it has none."""
-    for bucket in version.manifest["buckets"]:
-        reader = version.open_bucket(int(bucket))
-        names = [] if reader is None else reader.namespaces()
-        if names:
-            return names[0]
+def _sample(retriever: Retriever) -> str | None:
+    """Return the first namespace of a version of which not all is forgotten; None without any."""
+    for bucket in retriever.version.manifest["buckets"]:
+        reader = retriever.version.open_bucket(int(bucket))
+        for name in [] if reader is None else reader.namespaces():
+            if retriever.namespace(name) is not None:
+                return name
     return None
 
 

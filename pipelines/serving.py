@@ -20,8 +20,9 @@ from ray.serve.context import _get_global_client
 from hgmem_core.config import Config, ConfigError, config_from, parse_config
 from hgmem_core.encoding import Encoder
 from hgmem_core.lexical import Floats
-from pipelines.serve_api import Service, make_app, open_service
+from pipelines.serve_api import make_app
 from pipelines.serve_encoding import Failure, encode_together, vector_of
+from pipelines.serve_service import Service, open_service
 
 CONFIG_VARIABLE = "HGMEM_CONFIG"
 """Names the configuration where the application's arguments do not."""

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 from starlette.testclient import TestClient
 
-from pipelines.serve_api import make_app, open_service
+from pipelines.serve_api import make_app
 from pipelines.serve_keys import Grant, make_key
+from pipelines.serve_service import open_service
 from tests.pipelines.logs import config_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
