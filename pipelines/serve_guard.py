@@ -19,8 +19,8 @@ _LOCAL = ("127.", "::1", "::ffff:127.")
 _CALLER = "hgmem.caller"
 
 
-def caller_of(request: Request) -> Caller:
-    """Return who asks, as the guard found out."""
+async def caller_of(request: Request) -> Caller:
+    """Return who asks, as the guard found out; a coroutine, because anything else would wait for a thread."""
     caller: Caller = request.scope[_CALLER]
     return caller
 

@@ -1,13 +1,13 @@
 """Outcomes that the endpoint was told, kept in a store: `feedback/<id>.json`, one a query, the first one counts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
-import pyarrow as pa
 from pydantic import BaseModel
 
 from hgmem_core.ids import content_id
-from hgmem_core.schemas import FEEDBACK, conform
+from hgmem_core.messages import LogRow
 from hgmem_core.skill_utility import NodeKind
 from pipelines.files import read_as
 from pipelines.store import Store
@@ -47,12 +47,12 @@ def add_outcome(store: Store, rows: Sequence[Row]) -> bool:
     return True
 
 
-def told_outcomes(store: Store) -> pa.Table:
-    """Return every outcome that was told, as FEEDBACK.
+def told_rows(folder: Path) -> Iterator[LogRow]:
+    """Yield every row that was told, in the order of the files' names.
 
     Raises:
         StoreError: A file is damaged; names it.
     """
-    paths = sorted((store.root / FOLDER).glob("*.json"))
-    rows = [row.model_dump() for path in paths for row in read_as(_File, path, "remove it").rows]
-    return conform(pa.Table.from_pylist(rows, FEEDBACK.arrow), FEEDBACK)
+    for path in sorted(folder.glob("*.json")):
+        for row in read_as(_File, path, "remove it").rows:
+            yield LogRow(path.name, row.model_dump(mode="json"))

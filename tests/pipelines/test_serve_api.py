@@ -5,9 +5,8 @@ import pytest
 from pydantic import BaseModel
 
 from pipelines import serve_models
+from pipelines.feedback_files import read_feedback
 from pipelines.retriever import Retriever
-from pipelines.store import Store
-from pipelines.told_outcomes import told_outcomes
 from tests.pipelines.endpoint import client_of, serve_config
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_input, write_runs
@@ -152,7 +151,7 @@ def test_an_outcome_is_kept_once_as_feedback(ask, root):
     told = {"namespace": "acme/ana", "query_id": found.query_id, "shown": shown, "outcome": "success", "n_steps": 4}
     assert post(ask, "skills/outcome", **told).json() == {"is_new": True}
     assert post(ask, "skills/outcome", **told | {"outcome": "failure"}).json() == {"is_new": False}
-    kept = told_outcomes(Store.open(root)).to_pylist()
+    kept = read_feedback(root / "feedback", 0.0).rows.to_pylist()
     assert {row["node_id"] for row in kept} == {skill["id"] for skill in shown}
     assert {(row["namespace"], row["query_id"], row["outcome"], row["n_steps"]) for row in kept} == {
         ("acme/ana", found.query_id, "success", 4)
