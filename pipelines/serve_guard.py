@@ -15,7 +15,7 @@ from pipelines.serve_problems import Problem
 OPEN_PATHS = frozenset({"/v1/healthz", "/v1/readyz", "/openapi.json"})
 """Asked without a key: they say nothing of any memory."""
 
-_LOCAL = ("127.", "::1", "::ffff:127.")
+_LOCAL_NETS = ("127.", "::ffff:127.")
 _CALLER = "hgmem.caller"
 
 
@@ -101,7 +101,7 @@ class Guard:
         caller = None
         if scope["path"] not in self._open:
             address = (scope.get("client") or ("", 0))[0]
-            caller = self._access.caller(headers.get("authorization", ""), address.startswith(_LOCAL))
+            caller = self._access.caller(headers.get("authorization", ""), _is_local(address))
         return caller
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
@@ -118,6 +118,10 @@ class Guard:
         if body and kind != "application/json":
             raise Problem(415, "the body has to be JSON: send it with Content-Type: application/json")
         return body
+
+
+def _is_local(address: str) -> bool:
+    return address == "::1" or address.startswith(_LOCAL_NETS)
 
 
 def _too_large(most_bytes: int) -> Problem:

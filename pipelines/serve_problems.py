@@ -98,8 +98,11 @@ def field_problem(field: str, message: str) -> Problem:
     return Problem(422, "the request has a field that cannot be used", [(field, message)])
 
 
-_UNAVAILABLE: tuple[type[Exception], ...] = (StoreError, OSError, EncoderError, EncodingError, ModelError, RerankError)
+_UNREADABLE: tuple[type[Exception], ...] = (StoreError, OSError, EncoderError, EncodingError)
 """What is nobody's fault who asks: the log has the error's own words, which may name files."""
+
+_UNREACHED: tuple[type[Exception], ...] = (ModelError, RerankError)
+"""Likewise, but its words may be those of a model's server, which may repeat the question."""
 
 
 def add_problem_handlers(app: FastAPI) -> None:
@@ -124,11 +127,13 @@ def add_problem_handlers(app: FastAPI) -> None:
         log.warning("a recipe cannot be used: %s", error)
         return field_problem("recipe", "it needs a trained model that this endpoint was not given").response()
 
-    def of_unavailable(_: Request, error: Exception) -> Response:
+    def of_unreadable(_: Request, error: Exception) -> Response:
         log.error("not answered: %s: %s", type(error).__name__, error)
-        return Problem(
-            503, "the memory cannot be read or written right now; the log of the endpoint says why"
-        ).response()
+        return Problem(503, "the memory cannot be used right now; the log of the endpoint says why").response()
+
+    def of_unreached(_: Request, error: Exception) -> Response:
+        log.error("not answered: %s, of the server of an encoder, a reranker or a model", type(error).__name__)
+        return Problem(503, "a model that the endpoint asks does not answer; try again later").response()
 
     def of_crash(_: Request, error: Exception) -> Response:
         return Problem(500, "an error of the endpoint itself; its log says more").response()
@@ -138,8 +143,10 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Problem, of_problem)
     app.add_exception_handler(RecipeError, of_recipe)
     app.add_exception_handler(TrainedModelError, of_model)
-    for kind in _UNAVAILABLE:
-        app.add_exception_handler(kind, of_unavailable)
+    for kind in _UNREADABLE:
+        app.add_exception_handler(kind, of_unreadable)
+    for kind in _UNREACHED:
+        app.add_exception_handler(kind, of_unreached)
     app.add_exception_handler(Exception, of_crash)
 
 

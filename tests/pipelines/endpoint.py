@@ -24,10 +24,10 @@ def key_for(folder, *grants):
 
 
 @contextmanager
-def client_of(config, key=None, client=("127.0.0.1", 50_000)):
+def client_of(config, key=None, client=("127.0.0.1", 50_000), encode=None):
     """Give a client of an application of its own."""
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    service = open_service(config)
+    service = open_service(config, encode)
     with TestClient(
         make_app(service), "http://localhost", headers=headers, client=client, raise_server_exceptions=False
     ) as asked:

@@ -4,9 +4,12 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import BaseModel
 
+from hgmem_core.chat import ModelError
+from hgmem_core.encoding import EncodingError
 from pipelines import serve_models
 from pipelines.feedback_files import read_feedback
 from pipelines.retriever import Retriever
+from pipelines.versions import VersionError
 from tests.pipelines.endpoint import client_of, serve_config
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_input, write_runs
@@ -260,6 +263,17 @@ def test_problems_do_not_repeat_what_was_sent(ask):
     canary = "sky-42"
     for body in ({"query": canary, "namespace": "acme/ana", "k": 0}, {"query": canary, "namespace": f"{canary}//"}):
         assert canary not in post(ask, "search", **body).text
+
+
+@pytest.mark.parametrize("error", [ModelError, EncodingError, VersionError, OSError, ZeroDivisionError])
+def test_what_fails_within_is_told_neither_with_paths_nor_with_the_question(root, caplog, error):
+    async def fail(encoder, text):
+        raise error(f"/srv/secret: {text}" if error is ModelError else "/srv/secret")
+
+    with client_of(serve_config(root), encode=fail) as client:
+        response = post(client, "search", query="in confidence", namespace="acme/ana")
+    assert "secret" not in json.dumps(problem_of(response, 500 if error is ZeroDivisionError else 503))
+    assert "confidence" not in caplog.text
 
 
 def test_an_address_that_there_is_not_is_a_problem(ask):
