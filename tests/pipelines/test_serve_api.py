@@ -20,10 +20,21 @@ QUESTION = {"query": "the red bicycle", "namespace": "acme/ana"}
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
-    log, agents = write_jsonl(folder / "log.jsonl", rows()), write_runs(folder / "runs.jsonl", runs(("ana",)))
+    log, agents = (
+        write_jsonl(folder / "log.jsonl", [*rows(), *twice()]),
+        write_runs(folder / "runs.jsonl", runs(("ana",))),
+    )
     config = config_of(folder / "store", log)
     run(config.model_copy(update={"inputs": [*config.inputs, *config_of_inputs(agents)]}))
     return folder / "store"
+
+
+def twice():
+    """Rows of a namespace in which something is said in two sessions, alike."""
+    about = {"user": "dora", "speaker": "Dora", "text": "I moved to Lisbon with my violin in 2019."}
+    return [
+        {**about, "id": f"d{day}", "session": f"d{day}", "time": f"2024-03-0{day}T18:00:00+00:00"} for day in (1, 2)
+    ]
 
 
 def config_of_inputs(agents):
@@ -96,6 +107,17 @@ def test_filters_hold_before_the_cut_at_k(ask):
     assert fact.level == "fact" and found.hits[0].session_id == "s2"
     sources = answer_of(post(ask, "memories/get", namespace="acme/ana", id=fact.id), serve_models.MemoryAnswer).sources
     assert {source.speaker for source in sources} == {"Bo"}
+
+
+def test_a_fact_cites_those_of_its_sources_that_pass(ask):
+    body = {"query": "violin in Lisbon", "namespace": "acme/dora", "levels": ["fact"], "k": 1}
+    every, one = (
+        answer_of(post(ask, "search", **body, filters=filters), serve_models.SearchAnswer).nodes[0]
+        for filters in ({}, {"session_id": "d2"})
+    )
+    assert (one.id, len(every.turn_ids), len(one.turn_ids)) == (every.id, 2, 1)
+    source = answer_of(post(ask, "memories/get", namespace="acme/dora", id=one.turn_ids[0]), serve_models.MemoryAnswer)
+    assert source.sources[0].session_id == "d2"
 
 
 def test_as_of_shows_nothing_later(ask):
