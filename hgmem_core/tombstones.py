@@ -52,6 +52,16 @@ class _Own:
         parts += [f"session {until} {one}" for one, until in sorted(self.sessions.items())]
         return digest_of_parts([f"namespace {self.until}", *parts])
 
+    def is_less_than(self, other: "_Own") -> bool:
+        """Say whether something that the other covers is not covered."""
+        until = self.sessions.get
+        return bool(
+            other.turns - self.turns
+            or other.trajectories - self.trajectories
+            or other.until > self.until
+            or any(until(session, UNKNOWN_TIME) < time for session, time in other.sessions.items())
+        )
+
     def said(self, said_at_us: npt.NDArray[np.int64]) -> Mask:
         """Tell what the tombstone of the namespace covers."""
         if self.until == UNKNOWN_TIME:
@@ -99,6 +109,28 @@ class Tombstones:
         """Return what tells the tombstones of a namespace from others; empty without any."""
         own = self._own.get(namespace)
         return "" if own is None else own.digest
+
+    def ids(self, namespace: str, scope: Scope) -> frozenset[str]:
+        """Return what of a namespace has a tombstone of that scope in force; of the whole namespace the id is empty."""
+        own = self._own.get(namespace)
+        if own is None:
+            return frozenset()
+        whole = frozenset() if own.until == UNKNOWN_TIME else frozenset({""})
+        found: dict[Scope, frozenset[str]] = {
+            "namespace": whole,
+            "session": frozenset(own.sessions),
+            "turn": own.turns,
+            "trajectory": own.trajectories,
+        }
+        return found[scope]
+
+    def lift(self, earlier: "Tombstones") -> bool:
+        """Say whether something that was covered earlier may not be covered any more."""
+        nothing = _own({})
+        return any(
+            now.is_less_than(then)
+            for now, then in ((self._own.get(namespace, nothing), then) for namespace, then in earlier._own.items())
+        )
 
     def forgets(self, namespace: str, said_at: datetime | None = None) -> bool:
         """Say whether the namespace's own tombstone covers what was said in it at a time, or at an unknown one."""

@@ -5,7 +5,6 @@ With `--skills TASK` in the place of a question, it says what past runs of agent
 
 import argparse
 from collections.abc import Sequence
-from datetime import datetime
 
 from rich.markup import escape
 from rich.padding import Padding
@@ -15,7 +14,7 @@ from hgmem_core.config import PACKAGED_ENCODERS, Config, ConfigError, EncoderCon
 from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
 from hgmem_core.summarise import shorten
-from jobs.terminal import add_config_arguments, console, load_config, override, run_job, write_json
+from jobs.terminal import add_config_arguments, console, load_config, override, run_job, time_argument, write_json
 from pipelines.analysts import open_analyst
 from pipelines.encoders import open_encoder, tuned_vectors
 from pipelines.model_store import models_for
@@ -39,13 +38,15 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--encoder", choices=PACKAGED_ENCODERS, help="without one, the encoder that made the version")
     parser.add_argument("--recipe", help="how to retrieve, such as bm25, hybrid, default or skills/full")
     parser.add_argument("--k", type=int, help="the most hits, or skills and mistakes")
-    parser.add_argument("--from", dest="said_from", metavar="TIME", type=_time, help="said at this time or later")
-    parser.add_argument("--until", dest="said_until", metavar="TIME", type=_time, help="said before this time")
-    parser.add_argument("--imported-from", metavar="TIME", type=_time, help="imported at this time or later")
-    parser.add_argument("--imported-until", metavar="TIME", type=_time, help="imported before this time")
+    parser.add_argument(
+        "--from", dest="said_from", metavar="TIME", type=time_argument, help="said at this time or later"
+    )
+    parser.add_argument("--until", dest="said_until", metavar="TIME", type=time_argument, help="said before this time")
+    parser.add_argument("--imported-from", metavar="TIME", type=time_argument, help="imported at this time or later")
+    parser.add_argument("--imported-until", metavar="TIME", type=time_argument, help="imported before this time")
     parser.add_argument("--speaker", help="said by this speaker")
     parser.add_argument("--session", help="said in this session")
-    parser.add_argument("--as-of", metavar="TIME", type=_time, help="the memory as it stood at this time")
+    parser.add_argument("--as-of", metavar="TIME", type=time_argument, help="the memory as it stood at this time")
     parser.add_argument("--explain", action="store_true", help="show each list's rank and score")
     parser.add_argument("--context-tokens", type=int, metavar="N", help="a text for a prompt, of at most N tokens")
     add_config_arguments(parser)
@@ -120,16 +121,6 @@ def _encoder(configured: EncoderConfig, asked: EncoderName | None, version: Vers
     built = version.manifest["encoder"]["name"]
     name = asked or (built if built in PACKAGED_ENCODERS else configured.name)
     return configured if name == configured.name else EncoderConfig(name=name, cache_dir=configured.cache_dir)
-
-
-def _time(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write it like 2024-03-14T18:00+01:00") from error
-    if time.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} has no time zone; write it like 2024-03-14T18:00+01:00")
-    return time
 
 
 def show(response: Response, explain: bool) -> None:

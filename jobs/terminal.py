@@ -157,6 +157,17 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def time_argument(text: str) -> datetime:
+    """Return the time that an argument says; for `argparse`, which tells the rest if it is none or has no zone."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write it like 2024-03-14T18:00+01:00") from error
+    if time.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone; write it like 2024-03-14T18:00+01:00")
+    return time
+
+
 def cache_folder(name: str) -> Path:
     """Return the user's cache folder of that name; it need not exist."""
     return Path(platformdirs.user_cache_path("hgmem")) / name

@@ -1,7 +1,7 @@
 """From imports to a published version: every stage on every bucket, then publish."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from pipelines.publish import publish
 from pipelines.run import Run
 from pipelines.runner import Report
 from pipelines.stages import stage_count
-from pipelines.store import LINEAGE_FILE, Output, Store
+from pipelines.store import Output, Store
 from pipelines.tombstone_files import read_tombstones
 from pipelines.tuned_vectors import Tuned
 from pipelines.versions import VersionError, open_version
@@ -87,7 +87,7 @@ def build(run: Run, config: Config, encoder: Encoder, tuned: Tuned | None, chat:
         sum(output.manifest.get(name, 0) for own in indexes.values() for output in own.values())
         for name in ("turns", "trajectories", "skills")
     )
-    namespaces = sum(_namespaces(own.values()) for own in indexes.values())
+    namespaces = sum(_namespaces(own) for own in indexes.values())
     run.log.write(Published(published.version, published.number, published.moved, turns, namespaces))
     return Built(
         version=published.version,
@@ -146,11 +146,12 @@ def _look_at_memory(run: Run, parts: Mapping[int, Sequence[ImportedPart]]) -> No
         run.progress.note(warning)
 
 
-def _namespaces(indexes: Collection[Output]) -> int:
+def _namespaces(indexes: Mapping[str, Output]) -> int:
     """Count the namespaces of a bucket; one with turns and runs is in both of its indexes."""
     if len(indexes) == 1:
-        return sum(output.manifest["namespaces"] for output in indexes)
-    names = (output.table(LINEAGE_FILE).column("namespace").to_pylist() for output in indexes)
+        return sum(output.manifest["namespaces"] for output in indexes.values())
+    files = {"index": "namespaces.arrow", "index_skills": "trajectories.arrow"}
+    names = (indexes[stage].table(file).column("namespace").unique().to_pylist() for stage, file in files.items())
     return len(set().union(*names))
 
 

@@ -1,47 +1,136 @@
-"""Log rows that are imported after somebody asked to forget what they say: nothing is kept of them but that."""
+"""Log rows that an import does not keep: what somebody asked to forget, and what an earlier import of the file has.
 
-from collections.abc import Mapping
+A file that was imported while some of it was forgotten may be imported again once that was restored. It then gives the
+rows that were left out before, and no others: the rest is there, and may have been edited since.
+"""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hgmem_core.tombstones import FORGOTTEN, Mask, Tombstones
+from pipelines.imports import Import
+from pipelines.spill import RowKind
+from pipelines.store import Store
+from pipelines.tombstone_files import read_tombstones
+
+IMPORTED_BEFORE = "imported before"
+"""The reason of an OUTCOME row that an earlier import of the same file has kept."""
 
 
-def kept_by_row(table: pa.Table, numbers: str, kept: Mask) -> dict[int, bool]:
-    """Return for each log row that gave something whether that is kept, by the number that it was given.
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Which rows an import keeps.
+
+    Attributes:
+        forgotten: What it does not.
+        earlier: For a file of the import, by its number there, what each earlier import of it did not keep.
+    """
+
+    forgotten: Tombstones
+    earlier: Mapping[int, Sequence[Tombstones]]
+
+    @classmethod
+    def of(cls, store: Store, files: Sequence[str], before: Sequence[Import], number: int) -> "Keeping":
+        """Return what an import keeps.
+
+        Args:
+            store: Where to.
+            files: What each of its files is known by.
+            before: The imports before it.
+            number: Of the last tombstone file that it knows.
+
+        Raises:
+            StoreError: A tombstone is damaged.
+        """
+        earlier = {}
+        for place, key in enumerate(files):
+            numbers = [one.entry.tombstones for one in before if key in one.entry.files]
+            if numbers:
+                earlier[place] = [read_tombstones(store, one) for one in numbers]
+        return cls(read_tombstones(store, number), earlier)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no row is left out."""
+        return not self.forgotten.namespaces and not self.earlier
+
+    def left_out(self, kind: RowKind, table: pa.Table, files: npt.NDArray[np.int64]) -> list[str | None]:
+        """Return why each row is left out, None where it is kept.
+
+        Args:
+            kind: What the rows are.
+            table: MESSAGE or TRAJECTORY rows.
+            files: The number of the file of each.
+        """
+        has_it = np.zeros(table.num_rows, bool)
+        for number, earlier in self.earlier.items():
+            has_it |= (files == number) & np.logical_or.reduce([_kept(one, kind, table) for one in earlier])
+        told = zip(_kept(self.forgotten, kind, table).tolist(), has_it.tolist(), strict=True)
+        return [FORGOTTEN if not is_kept else IMPORTED_BEFORE if is_there else None for is_kept, is_there in told]
+
+
+def _kept(tombstones: Tombstones, kind: RowKind, table: pa.Table) -> Mask:
+    return (tombstones.kept_messages if kind == "messages" else tombstones.kept_trajectories)(table)[1]
+
+
+def is_imported(store: Store, key: str, imports: Sequence[Import]) -> bool:
+    """Say whether there is nothing left to import of a file: what was left out of it, if anything was, stays forgotten.
+
+    Args:
+        store: Where.
+        key: What the file is known by.
+        imports: Of the store, the oldest first.
+
+    Raises:
+        StoreError: A tombstone is damaged.
+    """
+    earlier = [one for one in imports if key in one.entry.files]
+    if not earlier:
+        return False
+    last = earlier[-1].entry  # what it left out as forgotten, all before it did
+    return not last.forgotten or not read_tombstones(store).lift(read_tombstones(store, last.tombstones))
+
+
+def by_log_row(table: pa.Table, numbers: str, left_out: Sequence[str | None]) -> dict[int, str | None]:
+    """Return for each log row that gave something why that is left out, by the number that the row was given.
 
     Args:
         table: MESSAGE or TRAJECTORY rows.
         numbers: The column of their numbers.
-        kept: Which of them are kept, bool `[rows]`.
+        left_out: Why each of them is left out, None where it is kept.
     """
     rows = table.column(numbers).to_pylist()
     parts = table.column("part").to_pylist() if "part" in table.column_names else [0] * len(rows)
-    return {row: is_kept for row, part, is_kept in zip(rows, parts, kept.tolist(), strict=True) if not part}
+    return {row: why for row, part, why in zip(rows, parts, left_out, strict=True) if not part}
 
 
-def without_forgotten(
-    results: pa.Table, kept: Mapping[int, bool], tombstones: Tombstones
-) -> tuple[pa.Table, list[tuple[str, str | None]]]:
-    """Return what became of log rows once tombstones are looked at.
+def without_left_out(
+    results: pa.Table, left_out: Mapping[int, str | None], forgotten: Tombstones
+) -> tuple[pa.Table, list[tuple[str, str | None, str]]]:
+    """Return what became of log rows, some of which are left out.
 
     Args:
         results: Of a bucket, in the order of the rows; see `pipelines.spill.RESULT`.
-        kept: Of `kept_by_row`, of all rows that gave something.
-        tombstones: In force.
+        left_out: Of `by_log_row`, of all rows that gave something.
+        forgotten: In force.
 
     Returns:
-        `results` with `empty` and the reason of rows that are forgotten, and the outcome and the reason that each of
-        those had before. Of a refused row nobody knows when it was said: a forgotten namespace keeps no raw
-        text of any.
+        `results` with `empty` and the reason of rows that are left out; and of each of those the outcome and the reason
+        that it had before, and its reason now. Of a refused row nobody knows when it was said: a forgotten namespace
+        keeps no raw text of any.
     """
-    rows, before = results.to_pylist(), []
+    rows, changes = results.to_pylist(), []
     giving = [row for row in rows if row["outcome"] in ("ok", "partial")]
-    for row, number in zip(giving, sorted(kept), strict=True):
-        if not kept[number]:
-            before.append((row["outcome"], row["reason"]))
-            row.update(outcome="empty", reason=FORGOTTEN)
+    for row, number in zip(giving, sorted(left_out), strict=True):
+        why = left_out[number]
+        if why is not None:
+            changes.append((row["outcome"], row["reason"], why))
+            row.update(outcome="empty", reason=why)
     for row in rows:
-        if tombstones.forgets(row["namespace"]):
+        if forgotten.forgets(row["namespace"]):
             row["raw"] = None
-    return pa.Table.from_pylist(rows, schema=results.schema), before
+    return pa.Table.from_pylist(rows, schema=results.schema), changes

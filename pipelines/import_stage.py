@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,18 +28,18 @@ from hgmem_core.ids import digest_of_namespaces, digest_of_parts, namespace_dige
 from hgmem_core.importers import IMPORTERS, TRAJECTORY_IMPORTERS
 from hgmem_core.messages import OUTCOMES, Dropped, Message
 from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, TableSchema, conform
-from hgmem_core.tombstones import FORGOTTEN, Mask, Tombstones
+from hgmem_core.tombstones import FORGOTTEN
 from hgmem_core.trajectories import IMPORTED_RUN, cut_long_texts, number_equal_runs, trajectories_table
 from hgmem_core.trajectories import Run as AgentRun
 from hgmem_core.turns import messages_table, number_equals
 from pipelines.files import RESTORE, StoreError, file_sha256, write_file
-from pipelines.forgotten_rows import kept_by_row, without_forgotten
+from pipelines.forgotten_rows import Keeping, by_log_row, is_imported, without_left_out
 from pipelines.imports import Import, digests_name, digests_table, part_name, parts_json, read_imports
 from pipelines.log_files import check_columns, expand_paths, open_rows
 from pipelines.run import Run
 from pipelines.spill import RowKind, Spill, spilled
 from pipelines.store import Output, Store
-from pipelines.tombstone_files import number_of_tombstones, read_tombstones
+from pipelines.tombstone_files import number_of_tombstones
 
 IMPORT_REVISION = 3
 """Raised when an equal file and equal settings give other messages or runs."""
@@ -114,22 +115,22 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
     by_key = {file.key: file for file in files}
     imports = read_imports(store)
     number = number_of_tombstones(store)
-    known = {key for one in imports for key in one.entry.files}
     lost = [one for one in imports if by_key.keys() >= set(one.entry.files) and one.is_damaged(store)]
-    new = [file for key, file in by_key.items() if key not in known]
+    new = [file for key, file in by_key.items() if not is_imported(store, key, imports)]
     if new or lost:
         run.progress.start("import", None)
     for one in lost:
-        # The same logs at the time of then, without what was forgotten then, give the same files.
-        then = read_tombstones(store, one.entry.tombstones)
+        # The same logs at the time of then, without what was left out then, give the same files.
+        before = [other for other in imports if other.number < one.number]
+        then = Keeping.of(store, one.entry.files, before, one.entry.tombstones)
         again = Shuffle(store, [by_key[key] for key in one.entry.files], config, one.entry.ingested_at, then)
         _shuffle(run, again, one.entry.identity, one)
     if not new:
         return Imported(None, 0, len(files), {}, 0, time.perf_counter() - began, mended=len(lost))
     deciding = [str(IMPORT_REVISION), str(store.buckets), *(file.key for file in new)]
     identity = digest_of_parts([*deciding, *([f"tombstones {number}"] if number else [])])
-    shuffle = Shuffle(store, new, config, ingested_at, read_tombstones(store, number))
-    output, counts = _shuffle(run, shuffle, identity)
+    keeping = Keeping.of(store, [file.key for file in new], imports, number)
+    output, counts = _shuffle(run, Shuffle(store, new, config, ingested_at, keeping), identity)
     run.lease.check()
     run.progress.finish("import")
     entry = {
@@ -138,7 +139,7 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
         "logs": [file.path for file in new],
         **parts_json(output.manifest["parts"], output.manifest.get("runs")),
         "ingested_at": output.manifest["ingested_at"],
-        **({"tombstones": number} if number else {}),
+        **({"tombstones": number, "forgotten": counts.reasons[FORGOTTEN]} if number else {}),
     }
     return Imported(
         number=store.append_numbered("imports", entry),
@@ -164,11 +165,11 @@ class _Counts:
         self.reasons.update(read["reasons"])
         self.faults.update(read["faults"])
 
-    def forget(self, before: Sequence[tuple[str, str | None]]) -> None:
-        """Count rows as forgotten that were counted otherwise before, with these outcomes and reasons."""
-        for outcome, reason in before:
+    def change(self, changes: Sequence[tuple[str, str | None, str]]) -> None:
+        """Count rows as left out that were counted otherwise before; see `pipelines.forgotten_rows`."""
+        for outcome, reason, now in changes:
             self.outcomes.update({outcome: -1, "empty": 1})
-            self.reasons.update({FORGOTTEN: 1, **({reason: -1} if reason else {})})
+            self.reasons.update({now: 1, **({reason: -1} if reason else {})})
         self.outcomes, self.reasons = +self.outcomes, +self.reasons
 
 
@@ -200,7 +201,7 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
         spills = {bucket: [folders[number] for number in sorted(numbers)] for bucket, numbers in buckets.items()}
         gather = partial(shuffle.gather, folder, spills)
         for bucket, gathered in run.engine.map("buckets", gather, sorted(spills)):
-            counts.forget(gathered["forgotten"])
+            counts.change(gathered["changes"])
             for name, about in gathered["files"].items():
                 (folder / gathered["folder"] / name).rename(draft / name)
                 listed[name] = about
@@ -269,14 +270,14 @@ class Shuffle:
         files: In order.
         config: Limits.
         ingested_at: The time of the import.
-        tombstones: What is not kept.
+        keeping: Which rows.
     """
 
     store: Store
     files: Sequence[LogFile]
     config: ImportConfig
     ingested_at: datetime
-    tombstones: Tombstones
+    keeping: Keeping
 
     def read_file(self, workspace: Path, number: int) -> dict[str, Any]:
         """Read the file of that number into a spill; return its folder, its buckets and what became of its rows."""
@@ -322,30 +323,31 @@ class Shuffle:
         folders = [workspace / name for name in spills[bucket]]
         files: dict[str, pa.Table] = {}
         parts: dict[RowKind, dict[str, Any]] = {}
-        kept: dict[int, bool] = {}
+        left_out: dict[int, str | None] = {}
         for kind in get_args(RowKind):
             rows = spilled(folders, kind, bucket)
             if rows is not None:
-                every = _numbered(kind, rows)
-                table, mask = _KEPT[kind].kept(self.tombstones, every)
-                if self.tombstones.namespaces:
-                    kept |= kept_by_row(every, _KEPT[kind].row, mask)
+                table = _numbered(kind, rows)
+                if not self.keeping.is_everything:
+                    why = self.keeping.left_out(kind, table, _files_of(kind, table))
+                    left_out |= by_log_row(table, _KEPT[kind].row, why)
+                    table = table.filter(pa.array([one is None for one in why], pa.bool_()))
                 if table.num_rows:
                     digests = namespace_digests(table, _KEPT[kind].schema)
                     files[part_name(kind, bucket)] = table
                     files[digests_name(kind, bucket)] = digests_table(digests)
                     parts[kind] = {"rows": table.num_rows, "digest": digest_of_namespaces(digests)}
         results = spilled(folders, "results", bucket)
-        forgotten: list[tuple[str, str | None]] = []
+        changes: list[tuple[str, str | None, str]] = []
         if results is not None:
-            if self.tombstones.namespaces:
-                results, forgotten = without_forgotten(results, kept, self.tombstones)
+            if not self.keeping.is_everything:
+                results, changes = without_left_out(results, left_out, self.keeping.forgotten)
             files[f"outcomes-{bucket:05d}.parquet"] = _outcome_table(results)
             rejects = _reject_table(results)
             if rejects.num_rows:
                 files[f"rejects-{bucket:05d}.parquet"] = rejects
         listed = {name: write_file(folder / name, table) for name, table in files.items()}
-        return {"folder": folder.name, "files": listed, "parts": parts, "forgotten": forgotten}
+        return {"folder": folder.name, "files": listed, "parts": parts, "changes": changes}
 
 
 def _fresh_folder(workspace: Path) -> Path:
@@ -379,22 +381,25 @@ class _Kept(NamedTuple):
     """The column that numbers rows."""
     number: Callable[[pa.Table], pa.Table]
     """Tells equal rows of a file apart."""
-    kept: Callable[[Tombstones, pa.Table], tuple[pa.Table, Mask]]
-    """Leaves out what is forgotten."""
 
 
 _KEPT: Mapping[RowKind, _Kept] = MappingProxyType(
     {
-        "messages": _Kept(MESSAGE, "row", number_equals, Tombstones.kept_messages),
-        "runs": _Kept(IMPORTED_RUN, "sequence", number_equal_runs, Tombstones.kept_trajectories),
+        "messages": _Kept(MESSAGE, "row", number_equals),
+        "runs": _Kept(IMPORTED_RUN, "sequence", number_equal_runs),
     }
 )
 
 
+def _files_of(kind: RowKind, table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the number of the file that each row is of."""
+    return np.asarray(table.column(_KEPT[kind].row).to_numpy() // FILE_ROWS, np.int64)
+
+
 def _numbered(kind: RowKind, table: pa.Table) -> pa.Table:
     """Give equal rows of one file their own ids; a file's rows are neighbours."""
-    schema, row, number, _ = _KEPT[kind]
-    numbers = table.column(row).to_numpy() // FILE_ROWS
+    schema, _, number = _KEPT[kind]
+    numbers = _files_of(kind, table)
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     by_file: Iterable[pa.Table] = (number(table.slice(start, stop - start)) for start, stop in pairwise(bounds))
     return conform(pa.concat_tables(by_file), schema)

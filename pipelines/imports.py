@@ -41,7 +41,8 @@ class Entry(BaseModel, frozen=True, strict=True):
         parts: Its messages, by bucket.
         runs: Its runs of agents, by bucket; an import without any does not say so.
         ingested_at: The time of the import, kept with every message and run.
-        tombstones: The number of the last tombstone file that it was made under: what those cover it left out.
+        tombstones: The number of the last tombstone file that it knew: what those cover it left out.
+        forgotten: How many rows of the logs that is.
     """
 
     identity: Annotated[str, Field(alias="import", pattern="^[0-9a-f]{32}$")]
@@ -51,6 +52,7 @@ class Entry(BaseModel, frozen=True, strict=True):
     runs: dict[int, Part] = {}
     ingested_at: datetime
     tombstones: int = 0
+    forgotten: int = 0
 
     def parts_of(self, kind: RowKind) -> Mapping[int, Part]:
         """Return its messages or its runs, by bucket."""

@@ -53,7 +53,7 @@ def add_tombstones(store: Store, rows: Sequence[Tombstone]) -> int:
     Raises:
         SchemaError: Two rows are of the same namespace, scope and id.
     """
-    conform(_table(rows), TOMBSTONE)
+    conform(tombstone_table(rows), TOMBSTONE)
     return store.append_numbered(KIND, seal({"tombstones": [row.model_dump(mode="json") for row in rows]}))
 
 
@@ -96,7 +96,7 @@ def tombstone_rows(store: Store, until: int | None = None, after: int = 0) -> pa
                 error
             )
         expected += 1
-    return _table(rows)
+    return tombstone_table(rows)
 
 
 class TombstoneWatch:
@@ -131,5 +131,6 @@ class TombstoneWatch:
             return frozenset(name for name in named if before.digest_of(name) != after.digest_of(name))
 
 
-def _table(rows: Sequence[Tombstone]) -> pa.Table:
+def tombstone_table(rows: Sequence[Tombstone]) -> pa.Table:
+    """Return them as rows of TOMBSTONE, in their order."""
     return pa.Table.from_pylist([row.model_dump() for row in rows], schema=TOMBSTONE.arrow)

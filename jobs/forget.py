@@ -1,0 +1,110 @@
+"""Forget a namespace, a session, or some of what was said or done there; with `--restore`, remember it again.
+
+It is hidden at once, in every version, and left out of the next build and of logs that are imported later.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from hgmem_core.config import ConfigError
+from hgmem_core.ids import check_namespace
+from jobs.terminal import add_config_arguments, console, load_config, now, run_job, time_argument, write_json
+from pipelines.forget import Change, Selection, forget, restore
+from pipelines.store import Store
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the job and return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m jobs.forget", description=__doc__)
+    parser.add_argument("--namespace", required=True, help="whose memory: exactly this one, all of it without more")
+    parser.add_argument("--session", metavar="ID", help="this session of it")
+    parser.add_argument("--turn", action="append", default=[], metavar="ID", help="this turn; may be repeated")
+    parser.add_argument("--source-id", action="append", default=[], metavar="ID", help="the log's own id of a message")
+    parser.add_argument("--trajectory", action="append", default=[], metavar="ID", help="this run of an agent")
+    parser.add_argument("--before", metavar="TIME", type=time_argument, help="what was said or done before this time")
+    parser.add_argument("--speaker", metavar="NAME", help="what this speaker said")
+    parser.add_argument("--contains", metavar="TEXT", help="what says this, in letters of either case")
+    parser.add_argument("--restore", action="store_true", help="lift the tombstones of these arguments")
+    parser.add_argument("--allow-unknown", action="store_true", help="forget also what was never imported, in advance")
+    parser.add_argument("--dry-run", action="store_true", help="tell what it would hide, and write nothing")
+    add_config_arguments(parser, config_is_optional=False)
+    arguments = parser.parse_args(argv)
+    config = load_config(arguments)
+    selection = _selection(arguments)
+    store = Store.open(config.store.root)
+    if arguments.restore:
+        change = restore(store, selection, now(), arguments.dry_run)
+    else:
+        change = forget(store, selection, now(), arguments.allow_unknown, arguments.dry_run)
+    if arguments.json:
+        about = {"store": config.store.root, "restored": arguments.restore, "dry_run": arguments.dry_run}
+        write_json({**about, **asdict(change)})
+        return 0
+    show(change, arguments.restore, arguments.dry_run)
+    return 0
+
+
+_LABELS = {
+    "turns": "turns",
+    "sessions": "of sessions",
+    "trajectories": "runs of agents",
+    "facts": "facts",
+    "facts_with_fewer_sources": "facts with other sources, too",
+    "summaries": "summaries of episodes and topics",
+    "skills": "skills",
+}
+"""Of what a change tells, in words."""
+
+
+def show(change: Change, restored: bool, dry_run: bool) -> None:
+    """Print for people what was hidden, or is back."""
+    did = "restored" if restored else "hidden"
+    console.print(f"[bold]{f'would be {did}' if dry_run else did}[/]", highlight=False)
+    for name, label in _LABELS.items():
+        if getattr(change, name):
+            console.print(f"  {getattr(change, name):,} {label}", highlight=False)
+    if not any(getattr(change, name) for name in _LABELS):
+        console.print("  nothing that was not before", highlight=False)
+    if change.number is not None:
+        console.print(f"[bold]tombstones[/] {change.tombstones:,}, file {change.number}", highlight=False)
+
+
+def _selection(arguments: argparse.Namespace) -> Selection:
+    """Return what the arguments mean.
+
+    Raises:
+        ConfigError: They do not go together.
+    """
+    try:
+        check_namespace(arguments.namespace)
+    except ValueError as error:
+        raise ConfigError(f"--namespace: {error}") from error
+    filters = [name for name in ("before", "speaker", "contains") if getattr(arguments, name) is not None]
+    if arguments.turn and (arguments.session or arguments.source_id or arguments.trajectory or filters):
+        raise ConfigError(
+            "--turn names turns by themselves: leave out --session, --source-id, --trajectory and filters"
+        )
+    if arguments.trajectory and (arguments.session or arguments.source_id or filters):
+        raise ConfigError("--trajectory names runs by themselves: leave out --session, --source-id and filters")
+    if arguments.source_id and filters:
+        raise ConfigError(f"--source-id names messages by themselves: leave out --{filters[0]}")
+    for name in ("session", "speaker", "contains"):
+        if getattr(arguments, name) == "":
+            raise ConfigError(f"--{name} is empty; leave it out, or say which")
+    if arguments.allow_unknown and arguments.restore:
+        raise ConfigError("--allow-unknown is of no use to --restore, which lifts what was written")
+    return Selection(
+        namespace=arguments.namespace,
+        session=arguments.session,
+        turns=tuple(arguments.turn),
+        source_ids=tuple(arguments.source_id),
+        trajectories=tuple(arguments.trajectory),
+        before=arguments.before,
+        speaker=arguments.speaker,
+        contains=arguments.contains,
+    )
+
+
+if __name__ == "__main__":
+    run_job(main)

@@ -1,0 +1,130 @@
+"""Forgetting as a person asks for it."""
+
+import json
+import sys
+
+import pytest
+
+from jobs import forget, query, rebuild
+from jobs.terminal import run_job
+from tests.pipelines.logs import rows, write_jsonl
+from tests.pipelines.runs import runs, write_runs
+
+CONFIG = """
+[store]
+root = "{root}"
+buckets = 2
+[encoder]
+name = "static"
+[[inputs]]
+format = "jsonl"
+paths = ["{log}"]
+namespace = "acme/{{user}}"
+columns = {{id = "id", session = "session", time = "time", speaker = "speaker"}}
+[[inputs]]
+format = "trajectories"
+paths = ["{runs}"]
+namespace = "acme/{{user}}"
+"""
+QUESTION = "the red bicycle"
+
+
+@pytest.fixture
+def job(monkeypatch, capfd):
+    def run(module, *arguments):
+        """Run a job; return its exit code, standard output and standard error."""
+        monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            run_job(module.main)
+        return exited.value.code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def config(job, tmp_path):
+    path = tmp_path / "memory.toml"
+    logs = {"log": write_jsonl(tmp_path / "log.jsonl", rows()), "runs": write_runs(tmp_path / "runs.jsonl", runs())}
+    path.write_text(CONFIG.format(root=tmp_path / "store", **logs))
+    assert job(rebuild, path)[0] == 0
+    return path
+
+
+def found(job, config, namespace="acme/ana", *more):
+    arguments = [QUESTION, "--config", config, "--namespace", namespace, "--json", *more]
+    return json.loads(job(query, *arguments)[1])
+
+
+def test_a_turn_is_hidden_and_restored(job, config):
+    first = found(job, config)["hits"][0]
+    asked = [config, "--namespace", "acme/ana", "--turn", first["turn_id"]]
+    code, out, _ = job(forget, *asked, "--dry-run")
+    assert code == 0
+    assert "would be hidden" in out and "1 turns" in out and "1 of sessions" in out
+    assert found(job, config)["hits"][0] == first
+    code, out, _ = job(forget, *asked, "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert {name: told[name] for name in ("number", "tombstones", "turns", "sessions", "restored", "dry_run")} == {
+        "number": 1, "tombstones": 1, "turns": 1, "sessions": 1, "restored": False, "dry_run": False,
+    }  # fmt: skip
+    for recipe in ("bm25", "hypermem", "default"):
+        assert first["turn_id"] not in json.dumps(found(job, config, "acme/ana", "--recipe", recipe))
+    assert "nothing that was not before" in job(forget, *asked)[1]
+    code, out, _ = job(forget, *asked, "--restore")
+    assert (code, "restored" in out) == (0, True)
+    assert found(job, config)["hits"][0] == first
+
+
+def test_a_namespace_is_forgotten_with_its_runs_through_the_next_rebuild(job, config):
+    theirs = found(job, config, "acme/bo")["hits"]
+    assert job(forget, config, "--namespace", "acme/ana")[0] == 0
+    skills = ["--skills", "Put a hot fork on the table", "--config", config, "--namespace", "acme/ana", "--json"]
+    assert found(job, config)["reason"] == json.loads(job(query, *skills)[1])["reason"] == "unknown_namespace"
+    code, out, _ = job(rebuild, config, "--json")
+    told = json.loads(out)
+    assert (code, told["turns"], told["namespaces"], told["trajectories"]) == (0, 24, 2, 12)
+    assert told["stages"]["merge"]["outcomes"]["empty"] == told["stages"]["merge_runs"]["outcomes"]["empty"] == 12
+    assert found(job, config)["reason"] == "unknown_namespace"
+    assert found(job, config, "acme/bo")["hits"] == theirs
+
+
+def test_filters_and_a_run_by_its_own_id(job, config):
+    told = json.loads(job(forget, config, "--namespace", "acme/ana", "--speaker", "Bo", "--session", "s1", "--json")[1])
+    assert (told["turns"], told["tombstones"], told["trajectories"]) == (2, 2, 0)
+    told = json.loads(job(forget, config, "--namespace", "acme/ana", "--trajectory", "heat-egg", "--json")[1])
+    assert (told["turns"], told["trajectories"]) == (0, 1)
+    told = json.loads(job(forget, config, "--namespace", "acme/ana", "--before", "2024-03-02T00:00Z", "--json")[1])
+    assert (told["turns"], told["trajectories"]) == (4, 2)
+
+
+def test_what_never_was_ends_with_an_error_and_hides_nothing(job, config, tmp_path):
+    for arguments in (["--namespace", "acme/nobody"], ["--namespace", "acme/ana", "--turn", "t1"]):
+        code, _, err = job(forget, config, *arguments)
+        assert code == 1
+        assert "nothing was forgotten" in err and "--allow-unknown" in err
+    assert not (tmp_path / "store" / "tombstones").exists()
+    code, out, _ = job(forget, config, "--namespace", "acme/nobody", "--allow-unknown")
+    assert code == 0
+    assert "file 1" in out
+    code, _, err = job(forget, config, "--namespace", "acme/ana", "--restore")
+    assert (code, "nothing was restored" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--namespace", "acme//ana"], "--namespace: "),
+        (["--namespace", "acme/ana", "--turn", "t", "--session", "s"], "--turn names turns by themselves"),
+        (["--namespace", "acme/ana", "--trajectory", "t", "--before", "2024-03-02T00:00Z"], "--trajectory names runs"),
+        (["--namespace", "acme/ana", "--source-id", "m1", "--speaker", "Bo"], "leave out --speaker"),
+        (["--namespace", "acme/ana", "--contains", ""], "--contains is empty"),
+        (["--namespace", "acme/ana", "--before", "2024-03-02"], "has no time zone"),
+        (["--namespace", "acme/ana", "--restore", "--allow-unknown"], "is of no use to --restore"),
+        ([], "--namespace"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(job, config, arguments, said):
+    code, _, err = job(forget, config, *arguments)
+    assert code == 2
+    assert said in err
