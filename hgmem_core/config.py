@@ -464,6 +464,37 @@ class RetrieveConfig(Section):
     `abstention`."""
 
 
+class ServeConfig(Section):
+    """How the endpoint answers, and whom. Paths are of the machine that answers; Serve's own settings are Serve's."""
+
+    keys: str = ""
+    """The folder of the keys that may ask; see `python -m jobs.keys`. Without it only this machine may."""
+    hosts: list[str] = ["localhost", "127.0.0.1", "[::1]"]
+    """Names under which the endpoint is asked, without a port; a request for any other is refused."""
+    origins: list[str] = []
+    """Web pages of other origins that may ask, such as `https://desk.example.com`."""
+    audit: str = ""
+    """The file that uses of keys and deletions are appended to; without it they go to standard error."""
+    max_k: Annotated[int, Field(ge=1, le=1_000)] = 200
+    """The most hits of a request."""
+    max_text_chars: Annotated[int, Field(ge=1, le=1_000_000)] = 8_192
+    """Of a question or a task."""
+    max_body_kib: Annotated[int, Field(ge=1, le=16_384)] = 64
+    """Of a request."""
+    threads: Annotated[int, Field(ge=1, le=256)] = 2
+    """Requests that a replica works on at the same time."""
+    queue: Annotated[int, Field(ge=0, le=100_000)] = 64
+    """Requests that may wait for one of them; beyond, a request is told to come again."""
+    retry_after_seconds: Annotated[int, Field(ge=1, le=3_600)] = 1
+    """When to."""
+    timeout_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 10.0
+    """For a request, its waiting included."""
+    batch: Annotated[int, Field(ge=1, le=1_024)] = 8
+    """Questions that are encoded together, if so many wait."""
+    refresh_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 2.0
+    """From one look for a new version, for keys and for what is to be forgotten to the next."""
+
+
 class ResourcesConfig(Section):
     """What Ray reserves for one task or actor of a kind of work, and how many run at once."""
 
@@ -544,6 +575,7 @@ class Config(Section):
     index: IndexConfig = IndexConfig()
     skills: SkillsConfig = SkillsConfig()
     retrieve: RetrieveConfig = RetrieveConfig()
+    serve: ServeConfig = ServeConfig()
     run: RunConfig = RunConfig()
     llm: LlmConfig = LlmConfig()
 

@@ -20,7 +20,9 @@ SHOWN_FILES = 3
 def main(argv: Sequence[str]) -> int:
     """Run the job and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m jobs.evolve_skills", description=__doc__)
-    parser.add_argument("--feedback", type=Path, metavar="FILE", help="what was shown, .parquet or .jsonl")
+    parser.add_argument(
+        "--feedback", type=Path, metavar="FILE", help="what was shown: .parquet, .jsonl or STORE/feedback"
+    )
     parser.add_argument("--replay", action="store_true", help="judge by what would have been shown for the runs learnt")
     parser.add_argument("--cycles", type=int, default=1, metavar="N", help="how often to prune and merge; without it 1")
     add_config_arguments(parser, config_is_optional=False)

@@ -1,5 +1,6 @@
 """Feedback from files: which nodes were shown for a task, and how the run went that they were shown to."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from hgmem_core.times import parse_time
 from pipelines.files import file_sha256
 from pipelines.import_stage import ImportFailed
 from pipelines.log_rows import LogFileError, json_lines, parquet_rows
+from pipelines.told_outcomes import told_rows
 
 _KINDS = get_args(NodeKind)
 _MOST_STEPS = 2**31 - 1
@@ -47,13 +49,13 @@ class Feedback:
 
 
 def read_feedback(path: Path, most_rejected: float) -> Feedback:
-    """Read a Parquet file, or JSON lines (`.jsonl`, `.jsonl.gz`), of rows with the columns of FEEDBACK.
+    """Read a Parquet file, JSON lines (`.jsonl`, `.jsonl.gz`), or a folder of what the endpoint was told, as FEEDBACK.
 
     An outcome may be a truth value, a number from 0 to 1 or a word, and a time what a log's may be. Of rows of one node
     for one query the first counts.
 
     Args:
-        path: Of the file.
+        path: Of the file, or of the store's `feedback`.
         most_rejected: The largest share of rows that may be left out.
 
     Raises:
@@ -85,10 +87,20 @@ def read_feedback(path: Path, most_rejected: float) -> Feedback:
             "file, or raise the rate with --set imports.max_reject_rate=..."
         )
     rows = conform(pa.Table.from_pylist(list(kept.values()), FEEDBACK.arrow), FEEDBACK)
-    return Feedback(rows, dict(rejected.most_common()), first, file_sha256(path))
+    sha256 = _sha256(path)
+    return Feedback(rows, dict(rejected.most_common()), first, sha256)
+
+
+def _sha256(path: Path) -> str:
+    if not path.is_dir():
+        return file_sha256(path)
+    files = sorted(path.glob("*.json"))
+    return hashlib.sha256("".join(f"{file.name} {file_sha256(file)}\n" for file in files).encode()).hexdigest()
 
 
 def _open(path: Path) -> Iterator[LogRow]:
+    if path.is_dir():
+        return told_rows(path)
     name = path.name.lower()
     if name.endswith(".parquet"):
         return parquet_rows(str(path))

@@ -10,6 +10,9 @@ from datetime import UTC
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from hgmem_core.abstention import ABSTENTION, Abstainer, AbstainerError, Abstention, nothing_found
 from hgmem_core.config import SkillsConfig
 from hgmem_core.context import MOST_STATEMENTS, Context, assemble, statements_of
@@ -23,6 +26,8 @@ from hgmem_core.ranking import EmptyReason, Query, Ranking
 from hgmem_core.recipes import AnyRecipe, find_recipe, model_name, needs_analysis, needs_tuned, needs_vector
 from hgmem_core.rerank import Reranking, Scorer
 from hgmem_core.search import Filters, Hit, hits_of, passing, rank_turns
+from hgmem_core.skill_graph import SkillGraph
+from hgmem_core.skill_utility import NodeKind
 from hgmem_core.tokens import tokenizer
 from hgmem_core.trained import Trained, TrainedModelError
 from pipelines.encoders import token_counter
@@ -176,6 +181,28 @@ class Retriever:
         some_hidden = self._watch.tombstones.namespaces
         return [name for name in every if name not in some_hidden or self.namespace(name) is not None]
 
+    @property
+    def encoder(self) -> Encoder:
+        """What made the version's vectors."""
+        return self._encoder
+
+    def count_tokens(self, text: str) -> int:
+        """Return the length of a text as budgets of contexts count it; see `pipelines.encoders.token_counter`."""
+        return self._count_tokens(text)
+
+    def recent(self, count: int) -> list[str]:
+        """Return the namespaces that were asked last, the last one first."""
+        with self._lock:
+            return list(reversed(self._open))[:count]
+
+    def wants_vector(self, recipe: str) -> bool:
+        """Tell whether a search by that recipe encodes the query.
+
+        Raises:
+            RecipeError: No such recipe.
+        """
+        return self._abstainer is not None or needs_vector(find_recipe(recipe, self.version.default_recipe))
+
     def encode(self, texts: Sequence[str]) -> Floats:
         """Return the unit vectors of queries, float32 `[n, dimension]`; a query without a token gives zeros."""
         return encode_queries(self._encoder, texts)
@@ -256,6 +283,7 @@ class Retriever:
         filters: Filters | None = None,
         explain: bool = False,
         context_tokens: int | None = None,
+        vector: Floats | None = None,
     ) -> Response:
         """Answer one query within one namespace.
 
@@ -267,6 +295,7 @@ class Retriever:
             filters: Conditions that hold before ranking.
             explain: Whether each hit tells its rank and score in every list.
             context_tokens: The budget of a context made of what was found, whatever `k`; None for none.
+            vector: Of `text`, if it was encoded already; see `wants_vector`.
 
         Raises:
             RecipeError: No such recipe.
@@ -282,7 +311,8 @@ class Retriever:
             unknown = None if self._abstainer is None else nothing_found("unknown_namespace", self._abstain_below)
             return Response(self.version.id, found.name, [], "unknown_namespace", {}, abstention=unknown)
         began = time.perf_counter()
-        vector = None if self._abstainer is None else self.encode([text])[0]
+        if vector is None and self._abstainer is not None:
+            vector = self.encode([text])[0]
         query = self.analyse(text, found, vector)
         encoded = time.perf_counter()
         passed = filters or Filters()
@@ -320,6 +350,22 @@ class Retriever:
     ) -> SkillResponse:
         """Find skills, mistakes and lessons for a task; see `pipelines.skill_retriever.SkillRetriever.search`."""
         return self._skills.search(namespaces, task, settings or SkillsConfig(), libraries)
+
+    def skill_graph(self, namespace: str) -> SkillGraph | None:
+        """Return the opened skill hypergraph of a namespace, or None if the version has no run of it."""
+        return self._skills.graph(namespace)
+
+    def has_skill_nodes(self, namespace: str, nodes: Sequence[tuple[NodeKind, str]]) -> bool:
+        """Say whether a namespace has all of these skills, subtasks and runs, given as kind and id."""
+        graph = self.skill_graph(namespace)
+        if graph is None:
+            return False
+        ids = {
+            "skill": graph.tables.skills.column("skill_id"),
+            "subtask": graph.tables.subtasks.column("subtask_id"),
+            "trajectory": graph.tables.trajectories.column("trajectory_id"),
+        }
+        return all(pc.index(ids[kind], pa.scalar(one, pa.large_string())).as_py() >= 0 for kind, one in nodes)
 
 
 def _told(

@@ -1,0 +1,334 @@
+"""The endpoint from Python: `Client`, and `AsyncClient` for whoever awaits; typed, with time-outs and retries.
+
+    with Client("http://localhost:8000", key="hgm_...") as memory:
+        found = memory.search(SearchRequest(query="Where does Alice live?", namespace="acme/alice"))
+
+What every request may do twice, it may do again: the first outcome of a query counts, forgetting twice forgets once. So
+a request is repeated when the endpoint says that it is busy or cannot answer right now, or cannot be reached.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from pipelines.serve_models import (
+    ContextAnswer,
+    ContextRequest,
+    ForgetAnswer,
+    ForgetRequest,
+    MemoryAnswer,
+    MemoryRequest,
+    NamespaceRequest,
+    OutcomeAnswer,
+    OutcomeRequest,
+    RollbackRequest,
+    SearchAnswer,
+    SearchRequest,
+    SkillsAnswer,
+    SkillsRequest,
+    StatsAnswer,
+    VersionAnswer,
+)
+from pipelines.serve_problems import ProblemDocument
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+_AGAIN = frozenset({429, 502, 503, 504})
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
+
+
+class EndpointError(RuntimeError):
+    """A request that was not answered.
+
+    Attributes:
+        status: Of HTTP; 0 if the endpoint was not reached.
+        problem: What the endpoint says of it; None if it says nothing.
+    """
+
+    def __init__(self, message: str, status: int, problem: ProblemDocument | None) -> None:
+        """Say which and why."""
+        super().__init__(message)
+        self.status = status
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class _Call(Generic[Answer]):
+    method: str
+    path: str
+    request: BaseModel | None
+    answer: type[Answer]
+
+    @property
+    def content(self) -> str | None:
+        return None if self.request is None else self.request.model_dump_json(exclude_defaults=True)
+
+    def read(self, response: httpx2.Response) -> Answer:
+        """Return the answer.
+
+        Raises:
+            EndpointError: It is none.
+        """
+        if response.status_code != 200:
+            problem = _problem(response)
+            told = response.reason_phrase if problem is None else problem.detail
+            faults = "" if problem is None else "".join(f"; {fault.field}: {fault.message}" for fault in problem.errors)
+            raise EndpointError(f"{self.path}: {response.status_code}, {told}{faults}", response.status_code, problem)
+        try:
+            return self.answer.model_validate_json(response.content)
+        except ValidationError as error:
+            message = f"{self.path}: the answer is of another version of hgmem: use the same on both sides"
+            raise EndpointError(message, response.status_code, None) from error
+
+
+def _problem(response: httpx2.Response) -> ProblemDocument | None:
+    try:
+        return ProblemDocument.model_validate_json(response.content)
+    except ValidationError:
+        return None  # of a proxy in between
+
+
+def _search(request: SearchRequest) -> _Call[SearchAnswer]:
+    return _Call("POST", "/v1/search", request, SearchAnswer)
+
+
+def _context(request: ContextRequest) -> _Call[ContextAnswer]:
+    return _Call("POST", "/v1/context", request, ContextAnswer)
+
+
+def _memory(request: MemoryRequest) -> _Call[MemoryAnswer]:
+    return _Call("POST", "/v1/memories/get", request, MemoryAnswer)
+
+
+def _stats(namespace: str) -> _Call[StatsAnswer]:
+    return _Call("POST", "/v1/namespaces/stats", NamespaceRequest(namespace=namespace), StatsAnswer)
+
+
+def _skills(request: SkillsRequest) -> _Call[SkillsAnswer]:
+    return _Call("POST", "/v1/skills/search", request, SkillsAnswer)
+
+
+def _outcome(request: OutcomeRequest) -> _Call[OutcomeAnswer]:
+    return _Call("POST", "/v1/skills/outcome", request, OutcomeAnswer)
+
+
+def _forget(request: ForgetRequest) -> _Call[ForgetAnswer]:
+    return _Call("POST", "/v1/forget", request, ForgetAnswer)
+
+
+_VERSION = _Call("GET", "/v1/version", None, VersionAnswer)
+_RELOAD = _Call("POST", "/v1/version/reload", None, VersionAnswer)
+
+
+def _roll_back(version: str) -> _Call[VersionAnswer]:
+    return _Call("POST", "/v1/version/rollback", RollbackRequest(version=version), VersionAnswer)
+
+
+def _waits(retries: int) -> Iterator[float]:
+    """Yield how long to wait before each further try, in seconds, by chance, so that clients do not march in step."""
+    for number in range(retries):
+        yield min(_FIRST_WAIT_S * 2**number, _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
+
+
+def _wait_of(response: httpx2.Response, otherwise: float) -> float:
+    told = response.headers.get("Retry-After", "")
+    return min(float(told), _LONGEST_WAIT_S) if told.isdigit() else otherwise
+
+
+def _headers(key: str) -> dict[str, str]:
+    known = {"Content-Type": "application/json"}
+    return {**known, "Authorization": f"Bearer {key}"} if key else known
+
+
+def _unreached(call: _Call[Answer], error: httpx2.TransportError) -> EndpointError:
+    return EndpointError(f"{call.path}: the endpoint was not reached ({type(error).__name__}: {error})", 0, None)
+
+
+class Client:
+    """Asks one endpoint; threads may share it."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str = "",
+        timeout_s: float = 30.0,
+        retries: int = 3,
+        transport: httpx2.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            url: Of the endpoint, such as `http://localhost:8000`.
+            key: That may ask; empty for an endpoint without keys.
+            timeout_s: For each try.
+            retries: Further tries of a request that may go better then.
+            transport: Instead of the network.
+            sleep: Waits so many seconds.
+        """
+        self._http = httpx2.Client(base_url=url, headers=_headers(key), timeout=timeout_s, transport=transport)
+        self._retries = retries
+        self._sleep = sleep
+
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def search(self, request: SearchRequest) -> SearchAnswer:
+        """Find turns, facts, episodes and topics; every method raises `EndpointError`."""
+        return self._send(_search(request))
+
+    def context(self, request: ContextRequest) -> ContextAnswer:
+        """Return a text for a prompt, with citations."""
+        return self._send(_context(request))
+
+    def memory(self, request: MemoryRequest) -> MemoryAnswer:
+        """Return a memory by its id."""
+        return self._send(_memory(request))
+
+    def stats(self, namespace: str) -> StatsAnswer:
+        """Say how much there is of a namespace."""
+        return self._send(_stats(namespace))
+
+    def skills(self, request: SkillsRequest) -> SkillsAnswer:
+        """Find skills for a task."""
+        return self._send(_skills(request))
+
+    def tell_outcome(self, request: OutcomeRequest) -> OutcomeAnswer:
+        """Tell how a run went."""
+        return self._send(_outcome(request))
+
+    def forget(self, request: ForgetRequest) -> ForgetAnswer:
+        """Forget something."""
+        return self._send(_forget(request))
+
+    def version(self) -> VersionAnswer:
+        """Say which version is served."""
+        return self._send(_VERSION)
+
+    def roll_back(self, version: str) -> VersionAnswer:
+        """Serve another version."""
+        return self._send(_roll_back(version))
+
+    def reload(self) -> VersionAnswer:
+        """Look for a new version."""
+        return self._send(_RELOAD)
+
+    def _send(self, call: _Call[Answer]) -> Answer:
+        waits = _waits(self._retries)
+        while True:
+            wait = next(waits, None)
+            try:
+                response = self._http.request(call.method, call.path, content=call.content)
+            except httpx2.TransportError as error:
+                if wait is None:
+                    raise _unreached(call, error) from error
+            else:
+                if wait is None or response.status_code not in _AGAIN:
+                    return call.read(response)
+                wait = _wait_of(response, wait)
+            self._sleep(wait)
+
+
+class AsyncClient:
+    """Asks one endpoint, for whoever awaits; tasks of one event loop may share it. See `Client`."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str = "",
+        timeout_s: float = 30.0,
+        retries: int = 3,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Connect to nothing yet; see `Client`."""
+        self._http = httpx2.AsyncClient(base_url=url, headers=_headers(key), timeout=timeout_s, transport=transport)
+        self._retries = retries
+        self._sleep = sleep
+
+    async def __aenter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def search(self, request: SearchRequest) -> SearchAnswer:
+        """Find turns, facts, episodes and topics; every method raises `EndpointError`."""
+        return await self._send(_search(request))
+
+    async def context(self, request: ContextRequest) -> ContextAnswer:
+        """Return a text for a prompt, with citations."""
+        return await self._send(_context(request))
+
+    async def memory(self, request: MemoryRequest) -> MemoryAnswer:
+        """Return a memory by its id."""
+        return await self._send(_memory(request))
+
+    async def stats(self, namespace: str) -> StatsAnswer:
+        """Say how much there is of a namespace."""
+        return await self._send(_stats(namespace))
+
+    async def skills(self, request: SkillsRequest) -> SkillsAnswer:
+        """Find skills for a task."""
+        return await self._send(_skills(request))
+
+    async def tell_outcome(self, request: OutcomeRequest) -> OutcomeAnswer:
+        """Tell how a run went."""
+        return await self._send(_outcome(request))
+
+    async def forget(self, request: ForgetRequest) -> ForgetAnswer:
+        """Forget something."""
+        return await self._send(_forget(request))
+
+    async def version(self) -> VersionAnswer:
+        """Say which version is served."""
+        return await self._send(_VERSION)
+
+    async def roll_back(self, version: str) -> VersionAnswer:
+        """Serve another version."""
+        return await self._send(_roll_back(version))
+
+    async def reload(self) -> VersionAnswer:
+        """Look for a new version."""
+        return await self._send(_RELOAD)
+
+    async def _send(self, call: _Call[Answer]) -> Answer:
+        waits = _waits(self._retries)
+        while True:
+            wait = next(waits, None)
+            try:
+                response = await self._http.request(call.method, call.path, content=call.content)
+            except httpx2.TransportError as error:
+                if wait is None:
+                    raise _unreached(call, error) from error
+            else:
+                if wait is None or response.status_code not in _AGAIN:
+                    return call.read(response)
+                wait = _wait_of(response, wait)
+            await self._sleep(wait)

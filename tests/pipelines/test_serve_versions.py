@@ -1,0 +1,260 @@
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from pipelines.files import StoreError
+from pipelines.serve_versions import RETRY_SECONDS, Versions
+from pipelines.static import StaticEncoder
+from pipelines.store import Store
+from pipelines.versions import VersionError, current_version, open_version, point_to
+from tests.pipelines.endpoint import client_of, serve_config
+from tests.pipelines.logs import config_of, rows, run, write_jsonl
+from tests.pipelines.test_serve_api import post, problem_of
+
+QUESTION = {"query": "the lighthouse keeper", "namespace": "acme/ana"}
+NEWS = {
+    "id": "news", "user": "ana", "session": "s9", "time": "2024-04-01T10:00:00+00:00", "speaker": "Ana",
+    "text": "The lighthouse keeper called.",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A store with two versions, the later one current; the ids of both."""
+    folder = tmp_path_factory.mktemp("built")
+    logs = [write_jsonl(folder / "log.jsonl", rows()), write_jsonl(folder / "news.jsonl", [NEWS])]
+    ids = []
+    for count in (1, 2):
+        run(config_of(folder / "store", *logs[:count]))
+        ids.append(current_version(Store.open(folder / "store"))[1])
+    return folder / "store", ids
+
+
+@pytest.fixture
+def root(built, tmp_path):
+    shutil.copytree(built[0], tmp_path / "store")
+    return tmp_path / "store"
+
+
+def index_file(root, version):
+    """A file that only that version has."""
+    store = Store.open(root)
+    folders = [
+        {about["folder"] for about in open_version(store, each).manifest["buckets"].values()}
+        for each in (version, *(other for other in store.version_ids() if other != version))
+    ]
+    [folder] = folders[0] - folders[1]
+    return root / folder / "nodes.arrow"
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()  # what is mapped of it stays as it was
+    path.write_bytes(content)
+
+
+def test_a_moved_pointer_is_followed_and_each_answer_says_its_version(built, root):
+    old, new = built[1]
+    store = Store.open(root)
+    point_to(store, old)
+    with client_of(serve_config(root)) as client:
+        before = post(client, "search", **QUESTION).json()
+        point_to(store, new)
+        client.service.refresh()
+        after = post(client, "search", **QUESTION).json()
+    assert (before["version"], after["version"]) == (old, new)
+    assert "lighthouse" not in before["hits"][0]["text"]
+    assert "lighthouse" in after["hits"][0]["text"]
+
+
+def test_a_new_version_is_noticed_without_being_told(built, root):
+    old, new = built[1]
+    store = Store.open(root)
+    point_to(store, old)
+    with client_of(serve_config(root, refresh_seconds=0.05)) as client:
+        assert client.get("/v1/version").json()["version"] == old
+        point_to(store, new)
+        seen = (client.get("/v1/version").json()["version"] for _ in range(100_000))
+        assert any(version == new for version in seen)
+
+
+def test_rolling_back_serves_the_old_version_at_once_and_can_be_undone(built, root):
+    old, new = built[1]
+    with client_of(serve_config(root)) as client:
+        for version in (old, new):
+            told = post(client, "version/rollback", version=version)
+            assert (told.status_code, told.json()["version"], told.json()["refused"]) == (200, version, None)
+            assert post(client, "search", **QUESTION).json()["version"] == version
+        assert current_version(Store.open(root)) == (told.json()["pointer"], new)
+        problem_of(post(client, "version/rollback", version="f" * 16), 422)
+
+
+def test_a_rollback_to_a_damaged_version_leaves_the_pointer(built, root):
+    old, new = built[1]
+    damage(index_file(root, old))
+    with client_of(serve_config(root)) as client:
+        problem_of(post(client, "version/rollback", version=old), 503)
+        assert post(client, "search", **QUESTION).json()["version"] == new
+    assert current_version(Store.open(root))[1] == new
+
+
+def test_a_broken_version_is_refused_while_the_old_one_serves_until_it_is_mended(built, root):
+    old, new = built[1]
+    store, path = Store.open(root), index_file(root, new)
+    good = path.read_bytes()
+    point_to(store, old)
+    with client_of(serve_config(root)) as client:
+        damage(path)
+        point_to_unchecked(store, new)
+        client.service.refresh()
+        told = client.get("/v1/version").json()
+        assert (told["version"], told["refused"]) == (old, new)
+        assert post(client, "search", **QUESTION).json()["version"] == old
+        assert client.get("/v1/readyz").status_code == 200
+        assert "hgmem_version_refused 1.0" in client.get("/metrics").text
+        path.write_bytes(good)
+        assert client.post("/v1/version/reload").json() == {
+            "version": new,
+            "pointer": told["pointer"] + 1,
+            "refused": None,
+        }
+
+
+def point_to_unchecked(store, version):
+    store.append_numbered("current", {"version": version, "rollback": True})
+
+
+def test_a_refused_version_is_tried_again_after_a_while(built, root):
+    old, new = built[1]
+    store, path = Store.open(root), index_file(root, new)
+    good = path.read_bytes()
+    point_to(store, old)
+    time = [0.0]
+    versions = Versions(serve_config(root), clock=lambda: time[0])
+    versions.refresh()
+    damage(path)
+    point_to_unchecked(store, new)
+    versions.refresh()
+    path.write_bytes(good)
+    versions.refresh()
+    assert versions.current.version.id == old
+    time[0] = RETRY_SECONDS
+    versions.refresh()
+    assert (versions.current.version.id, versions.refused) == (new, None)
+
+
+def test_a_damaged_pointer_is_refused_while_the_old_version_serves(built, root):
+    _, new = built[1]
+    with client_of(serve_config(root)) as client:
+        (root / "current" / "000099.json").write_text("{")
+        client.service.refresh()
+        assert client.get("/v1/version").json()["refused"] == "unknown"
+        assert post(client, "search", **QUESTION).json()["version"] == new
+        (root / "current" / "000099.json").unlink()
+        client.service.refresh()
+        assert client.get("/v1/version").json()["refused"] is None
+
+
+def test_an_endpoint_without_a_version_lives_and_serves_the_first_one(tmp_path):
+    config = config_of(tmp_path / "store", write_jsonl(tmp_path / "log.jsonl", rows()))
+    with client_of(serve_config(tmp_path / "store")) as client:
+        assert client.get("/v1/healthz").status_code == 200
+        for response in (client.get("/v1/readyz"), post(client, "search", **QUESTION)):
+            assert str(tmp_path) not in problem_of(response, 503)["detail"]
+        run(config)
+        assert client.post("/v1/version/reload").status_code == 200
+        assert post(client, "search", **QUESTION).json()["hits"]
+
+
+def test_an_index_of_another_encoder_is_refused_with_what_to_do(root, monkeypatch):
+    monkeypatch.setattr("pipelines.serve_versions.PACKAGED_ENCODERS", ())
+    monkeypatch.setattr("pipelines.serve_versions.open_encoder", lambda config: OtherWeights())
+    versions = Versions(serve_config(root))
+    versions.refresh()
+    with pytest.raises(VersionError, match="built with another encoder"):
+        _ = versions.current
+
+
+class OtherWeights(StaticEncoder):
+    identity = replace(StaticEncoder().identity, weights_sha256="f" * 64)
+
+
+def test_a_request_is_answered_by_one_version_through_a_switch(built, root, monkeypatch):
+    """A switch between the two namespaces of one request does not show."""
+    old, new = built[1]
+    store = Store.open(root)
+    point_to(store, old)
+    with client_of(serve_config(root)) as client:
+        retriever = client.service.versions.current.retriever
+        search = retriever.search
+
+        def switching(namespace, *arguments):
+            if namespace == "acme/bo":
+                point_to(store, new)
+                client.service.refresh()
+            return search(namespace, *arguments)
+
+        monkeypatch.setattr(retriever, "search", switching)
+        body = {"query": "the lighthouse keeper", "namespaces": ["acme/bo", "acme/ana"], "k": 50}
+        found = post(client, "search", **body).json()
+        assert found["version"] == old
+        assert not [hit for hit in found["hits"] if "lighthouse" in hit["text"]]
+        assert client.get("/v1/version").json()["version"] == new
+
+
+def test_what_is_forgotten_is_gone_at_once_and_after_a_rollback_and_a_restart(built, root):
+    old, _ = built[1]
+    with client_of(serve_config(root)) as client:
+        hit = post(client, "search", query="the red bicycle", namespace="acme/ana", k=1).json()["hits"][0]
+        episode = next(
+            edge["id"]
+            for edge in post(client, "memories/get", namespace="acme/ana", id=hit["turn_id"]).json()["hyperedges"]
+            if edge["kind"] == "episode"
+        )
+        told = post(client, "forget", namespace="acme/ana", turn=hit["turn_id"]).json()
+        assert (told["turns"], told["runs"]) == (1, 0)
+        assert_forgotten(client, hit, episode)
+        post(client, "version/rollback", version=old)
+        assert_forgotten(client, hit, episode)
+    with client_of(serve_config(root)) as client:
+        assert_forgotten(client, hit, episode)
+
+
+def assert_forgotten(client, hit, episode):
+    """Neither the turn nor what may tell of it is anywhere."""
+    body = {"query": "the red bicycle", "namespace": "acme/ana", "k": 50}
+    found = post(client, "search", **body, levels=["turn", "fact", "episode", "topic"])
+    context = post(client, "context", query="the red bicycle", namespace="acme/ana", tokens=2_000)
+    stats = post(client, "namespaces/stats", namespace="acme/ana")
+    assert found.json()["hits"]
+    assert not [text for text in (found.text, context.text) if hit["text"] in text or hit["turn_id"] in text]
+    assert episode not in [node["id"] for node in found.json()["nodes"]]
+    assert stats.json()["turns"] + 1 == stats.json()["facts"] + 1 == turns_of(client)
+    for one in (hit["turn_id"], episode):
+        problem_of(post(client, "memories/get", namespace="acme/ana", id=one), 404)
+
+
+def turns_of(client):
+    """The turns of the namespace in the version that is served, forgotten ones too."""
+    return len(client.service.versions.current.retriever.namespace("acme/ana"))
+
+
+def test_a_tombstone_of_another_process_reaches_the_replica_at_its_next_look(root):
+    with client_of(serve_config(root)) as one, client_of(serve_config(root)) as other:
+        assert post(other, "search", **QUESTION).json()["hits"]
+        assert post(one, "forget", namespace="acme/ana").json()["turns"] == 13
+        other.service.refresh()
+        assert post(other, "search", **QUESTION).json()["reason"] == "unknown_namespace"
+
+
+def test_keys_or_tombstones_that_cannot_be_read_leave_what_was_known(root):
+    with client_of(serve_config(root)) as client:
+        post(client, "forget", namespace="acme/ana", session="s0")
+        (root / "tombstones" / "000002.json").write_text("{")
+        client.service.refresh()
+        found = post(client, "search", query="number", namespace="acme/ana", k=50).json()["hits"]
+        assert found and "s0" not in {hit["session_id"] for hit in found}
+        with pytest.raises(StoreError, match="000002"):
+            client.service.versions.refresh_tombstones()

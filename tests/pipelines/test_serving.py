@@ -1,0 +1,123 @@
+"""The endpoint on Ray Serve: a few tests of what only Serve can show."""
+
+import http.client
+import json
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from hgmem_core.config import Config, ConfigError
+from pipelines.store import Store
+from pipelines.versions import current_version, point_to
+from tests.pipelines.logs import config_of, rows, run, write_jsonl
+
+QUESTION = {"query": "the red bicycle", "namespace": "acme/ana", "k": 3}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    logs = [write_jsonl(folder / "log.jsonl", rows()), write_jsonl(folder / "more.jsonl", rows(("ana",), 16))]
+    for count in (1, 2):
+        run(config_of(folder / "store", *logs[:count]))
+    return folder / "store"
+
+
+@pytest.fixture(scope="module")
+def port(local_ray, root):
+    """The port of an endpoint on Serve that answers from the store."""
+    from ray import serve
+
+    from pipelines.serving import Arguments, app
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = probe.getsockname()[1]
+    serve.start(http_options={"host": "127.0.0.1", "port": free})
+    told = [f"store.root={root}", "encoder.name=static", "serve.refresh_seconds=0.1", "serve.timeout_seconds=60"]
+    serve.run(app(Arguments(set=told)), name="hgmem", route_prefix="/")
+    yield free
+    serve.shutdown()
+
+
+def ask(port, path, body=None, headers=()):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        sent = {"Content-Type": "application/json", **dict(headers)}
+        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), sent)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+@pytest.mark.ray
+def test_serve_answers_many_at_once_and_a_bad_one_among_them_hurts_no_other(port):
+    status, alone = ask(port, "/v1/search", QUESTION)
+    assert status == 200
+    bodies = [QUESTION if place % 4 else {**QUESTION, "k": 0} for place in range(64)]
+    with ThreadPoolExecutor(16) as clients:
+        answers = list(clients.map(lambda body: ask(port, "/v1/search", body), bodies))
+    for body, (status, answer) in zip(bodies, answers, strict=True):
+        assert status == (200 if body["k"] else 422)
+        if status == 200:
+            assert [hit["turn_id"] for hit in answer["hits"]] == [hit["turn_id"] for hit in alone["hits"]]
+
+
+@pytest.mark.ray
+def test_requests_that_are_given_up_hold_nobody_up(port):
+    for _ in range(200):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("POST", "/v1/search", json.dumps(QUESTION), {"Content-Type": "application/json"})
+        connection.close()
+    assert ask(port, "/v1/search", QUESTION)[0] == 200
+
+
+@pytest.mark.ray
+def test_a_moved_pointer_reaches_the_replica_and_no_answer_in_between_is_wrong(port, root):
+    store = Store.open(root)
+    _, now = current_version(store)
+    [other] = set(store.version_ids()) - {now}
+    turns = {version: ask_stats(port, store, version) for version in (other, now)}
+    assert turns == {other: 12, now: 16}
+
+
+def ask_stats(port, store, version):
+    """Point to a version, ask until it answers, and return how many turns it says; each answer is whole."""
+    point_to(store, version)
+    for _ in range(100_000):
+        status, answer = ask(port, "/v1/namespaces/stats", {"namespace": "acme/ana"})
+        assert status == 200
+        if answer["version"] == version:
+            return answer["turns"]
+    raise AssertionError("the version is never served")
+
+
+@pytest.mark.ray
+def test_a_foreign_host_is_refused_on_serve_too(port):
+    assert ask(port, "/v1/version", headers=[("Host", "evil.example")])[0] == 421
+    assert ask(port, "/v1/healthz") == (200, {"status": "alive"})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "memory.example.com"])
+def test_other_machines_are_not_listened_to_without_keys(host):
+    from pipelines.serving import check_host
+
+    with pytest.raises(ConfigError, match=re.escape(host)):
+        check_host(host, has_keys=False)
+    check_host(host, has_keys=True)
+    check_host("127.0.0.1", has_keys=False)
+
+
+def test_the_application_takes_a_configuration_whose_paths_any_folder_understands(tmp_path, monkeypatch):
+    from pipelines.serving import with_whole_paths
+
+    monkeypatch.chdir(tmp_path)
+    config = Config.model_validate({"store": {"root": "store"}, "serve": {"keys": "keys"}})
+    found = with_whole_paths(config)
+    assert (found.store.root, found.serve.keys) == (str(tmp_path / "store"), str(tmp_path / "keys"))
+    assert found.serve.audit == ""
+    remote = Config.model_validate({"store": {"root": "s3://bucket/store"}})
+    assert with_whole_paths(remote).store.root == "s3://bucket/store"
