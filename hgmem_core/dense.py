@@ -19,7 +19,7 @@ Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _SEED = 1
-_ITERATIONS = 10
+_ITERATIONS = 6
 """Of k-means."""
 
 

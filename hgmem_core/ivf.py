@@ -29,7 +29,7 @@ _ROUNDING = 1e-5
 """Of inner products: within it, rows are equally near."""
 
 _FEWEST_LISTS = 8
-_TRAINING_ROWS = 64
+_TRAINING_ROWS = 40
 _FEWEST_TRAINING_ROWS = 39
 """A list; with fewer, FAISS warns that its centroids mean little."""
 _BLOCK_ROWS = 1 << 16
@@ -39,16 +39,23 @@ _BLOCK_ROWS = 1 << 16
 def large_levels(index: BucketIndex, ivf_from: int) -> tuple[LargeLevel, ...]:
     """Build the IVF indexes of those levels of a bucket's namespaces that have at least `ivf_from` rows."""
     return tuple(
-        LargeLevel(namespace, name, level, build_ivf(getattr(index, name)[rows]))
+        LargeLevel(namespace, name, level, build_ivf(getattr(index, name)[rows], getattr(index, _ENCODED[name])[rows]))
         for namespace, name, level, rows in level_rows(index.namespaces)
         if rows.stop - rows.start >= ivf_from
     )
 
 
-def build_ivf(vectors: Vectors, shard_rows: int = SHARD_ROWS) -> Ivf:
-    """Build and measure an IVF index of the directions of `vectors` `[n, d]`; rows of zeros are left out.
+_ENCODED = {"vectors": "vectors", "graph_vectors": "graph_vectors", "propagated_vectors": "graph_vectors"}
+"""Of vectors, those of the same rows that the encoder made, as it does those of queries."""
 
-    Everything random is seeded: equal vectors give equal bytes.
+
+def build_ivf(vectors: Vectors, encoded: Vectors, shard_rows: int = SHARD_ROWS) -> Ivf:
+    """Build and measure an IVF index of the directions of some rows; everything random is seeded.
+
+    Args:
+        vectors: Float32 `[n, d]`; rows of zeros are left out.
+        encoded: What the encoder made of the same rows, which tells where queries lie.
+        shard_rows: The most rows of a shard.
     """
     present = np.flatnonzero(vectors.any(axis=1))
     lists = _lists_of(len(present))
@@ -62,7 +69,7 @@ def build_ivf(vectors: Vectors, shard_rows: int = SHARD_ROWS) -> Ivf:
         for first in range(0, len(vectors), shard_rows)
     )
     opened = Shards([load_ivf(shard) for shard in shards], 1)
-    queries = _sample(vectors, present, random)
+    queries = _sample(encoded, present, random)
     least = _nearest_products(vectors, present, queries)
     recall = np.zeros(len(queries), np.float32)
     probed = 1
@@ -76,8 +83,8 @@ def build_ivf(vectors: Vectors, shard_rows: int = SHARD_ROWS) -> Ivf:
 
 
 def _lists_of(rows: int) -> int:
-    """Return how many lists suit some rows: a power of two near their square root, with enough to train on."""
-    return 1 << max(int(min(1.4 * rows**0.5, rows / _FEWEST_TRAINING_ROWS)).bit_length() - 1, 0)
+    """Return how many lists suit some rows: a power of two near twice their square root, with enough to train on."""
+    return 1 << max(int(min(2.8 * rows**0.5, rows / _FEWEST_TRAINING_ROWS)).bit_length() - 1, 0)
 
 
 def _directions(vectors: Vectors) -> Vectors:
@@ -91,13 +98,13 @@ def _blocks(vectors: Vectors, rows: Rows) -> Iterator[tuple[Rows, Vectors]]:
         yield some, _directions(vectors[some])
 
 
-def _sample(vectors: Vectors, present: Rows, random: np.random.Generator) -> Vectors:
+def _sample(encoded: Vectors, present: Rows, random: np.random.Generator) -> Vectors:
     """Return queries: a row each, moved by the difference of two others.
 
     A row itself would always be in the list that is read first. A question is as far from its answer, and as likely in
     any direction, as rows are from each other.
     """
-    row, one, other = (_directions(vectors[random.choice(present, _QUERIES)]) for _ in range(3))
+    row, one, other = (_directions(encoded[random.choice(present, _QUERIES)]) for _ in range(3))
     return np.ascontiguousarray(_directions(row + one - other))
 
 

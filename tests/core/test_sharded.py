@@ -26,7 +26,7 @@ def clustered(rows=ROWS):
 
 @lru_cache
 def built(shard_rows=1 << 20):
-    return build_ivf(clustered(), shard_rows)
+    return build_ivf(clustered(), clustered(), shard_rows)
 
 
 def opened(ivf, probed=None):
@@ -64,7 +64,7 @@ def test_equal_vectors_give_equal_bytes_whatever_the_number_of_threads():
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(3 - min(threads, 2))
     try:
-        assert build_ivf(clustered().copy()) == built()
+        assert build_ivf(clustered().copy(), clustered()) == built()
     finally:
         faiss.omp_set_num_threads(threads)
 
@@ -112,23 +112,24 @@ def test_the_fewer_rows_pass_the_more_lists_are_read(monkeypatch):
 def test_asking_for_more_rows_than_there_are_gives_all_of_them_once():
     present = clustered().copy()
     present[::7] = 0  # rows without a vector
-    ivf = build_ivf(present)
+    ivf = build_ivf(present, present)
     found = opened(ivf).nearest(questions()[0], 2 * ROWS, None)
     assert found.tolist() == np.flatnonzero(np.arange(ROWS) % 7 != 0).tolist()
 
 
 def test_too_few_vectors_to_train_on_stay_flat():
-    few = build_ivf(clustered()[:300])
+    few = build_ivf(clustered()[:300], clustered()[:300])
     assert few.shards == ()
     assert "too few" in few.flat_because
-    empty = build_ivf(np.zeros((400, DIMENSION), np.float32))
+    nothing = np.zeros((400, DIMENSION), np.float32)
+    empty = build_ivf(nothing, nothing)
     assert empty.shards == ()
     assert empty.about()["flat_because"] == "0 vectors are too few to train on"
 
 
 def test_vectors_without_any_neighbourhood_stay_flat():
     noise = np.random.default_rng(1).standard_normal((4_000, 256), np.float32)
-    ivf = build_ivf(noise)
+    ivf = build_ivf(noise, noise)
     assert ivf.shards == ()
     assert ivf.recall < RECALL
     assert f"not {RECALL}" in ivf.flat_because
