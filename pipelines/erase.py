@@ -33,6 +33,7 @@ from pipelines.runner import Runner
 from pipelines.skill_stages import SkillBuild
 from pipelines.stages import BucketBuild
 from pipelines.store import LINEAGE_FILE, DamagedOutput, Output, Store, StoreError
+from pipelines.told_outcomes import erase_outcomes
 from pipelines.tombstone_files import number_of_tombstones, read_tombstones, tombstone_rows
 from pipelines.tuned_vectors import Tuned
 from pipelines.version_history import Reach
@@ -192,6 +193,13 @@ def _finish(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
             record.removed[path.relative_to(store.root).as_posix()] = path.stem.rpartition("-")[2]
             if rest is not None:
                 record.written[rest.relative_to(store.root).as_posix()] = rest.stem.rpartition("-")[2]
+    tombstones = read_tombstones(store, erasing.until)
+    told = erase_outcomes(
+        store,
+        lambda row: tombstones.forgets(row.namespace, row.shown_at) or row.node_id in erasing.imports.erased.ids,
+    )
+    for path, sha256 in told.items():
+        record.removed[path.relative_to(store.root).as_posix()] = sha256
     Pieces(store).clear()
     store.clear()
     record.keep(store)

@@ -1,7 +1,7 @@
 """Forgetting for good of what a language model answered, and of skills and what they became."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,6 +12,7 @@ from pipelines.rebuild import erase, rebuild
 from pipelines.skill_evolve import evolve_skills
 from pipelines.static import StaticEncoder
 from pipelines.store import Store
+from pipelines.told_outcomes import Row, add_outcome, told_rows
 from pipelines.tombstone_files import Tombstone, add_tombstones
 from pipelines.versions import current_version, open_version
 from tests.pipelines.llm_marks import WORDPIECE
@@ -62,6 +63,32 @@ def test_calls_of_a_namespace_are_gone_and_others_are_not_asked_again(tmp_path, 
 def turns_of(store, namespace):
     version = open_version(store)
     return version.open_bucket(version.bucket_of(namespace)).open(namespace).nodes.to_pylist()
+
+
+def test_told_outcomes_of_what_is_erased_are_gone_and_others_stay(tmp_path):
+    config = runs_config(tmp_path / "store", write_runs(tmp_path / "runs.jsonl", runs()))
+    run(config)
+    store = Store.open(config.store.root)
+    version = open_version(store)
+    graph = version.open_skills(version.bucket_of("acme/bo")).open("acme/bo")
+    gone, stays = graph.tables.trajectories.column("trajectory_id").to_pylist()[:2]
+
+    def told(namespace, query, *nodes, shown_at=NOW):
+        about = {"namespace": namespace, "query_id": query, "shown_at": shown_at, "outcome": "success", "n_steps": 3}
+        add_outcome(store, [Row(node_kind="trajectory", node_id=node, **about) for node in nodes])
+
+    told("acme/bo", "both", gone, stays)
+    told("acme/bo", "gone", gone)
+    told("acme/ana", "before", "any")
+    told("acme/ana", "after", "any", shown_at=LATER + timedelta(days=1))
+    forget(store, "acme/bo", "trajectory", gone)
+    forget(store, "acme/ana", "namespace")
+    done = erase(config, StaticEncoder(), LATER, Silent())
+    kept = [row.value for row in told_rows(store.root / "feedback")]
+    left = [(row["namespace"], row["query_id"], row["node_id"]) for row in kept]
+    assert sorted(left) == [("acme/ana", "after", "any"), ("acme/bo", "both", stays)]
+    certified = json.loads(done.certificate.read_text())["removed"]
+    assert sum(path.startswith("feedback/") for path in certified) == 3
 
 
 def test_an_evolved_version_keeps_nothing_of_a_run_either(tmp_path):
