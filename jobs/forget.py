@@ -103,7 +103,10 @@ def show(change: Change, restored: bool, dry_run: bool) -> None:
         if getattr(change, name):
             console.print(f"  {getattr(change, name):,} {label}", highlight=False)
     if not any(getattr(change, name) for name in _LABELS):
-        console.print("  nothing that was not before", highlight=False)
+        said = (
+            "what was erased comes back when its log is imported again" if restored else "nothing that was not before"
+        )
+        console.print(f"  {said}", highlight=False)
     if change.number is not None:
         console.print(f"[bold]tombstones[/] {change.tombstones:,}, file {change.number}", highlight=False)
 

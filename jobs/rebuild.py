@@ -45,6 +45,10 @@ def main(argv: Sequence[str]) -> int:
         result |= {"trajectories": built.trajectories, "skills": built.skills}
     if built.kept:
         result["kept"] = built.kept
+    if done.erased:
+        result |= {"erased": done.erased.turns, "certificate": str(done.erased.certificate)}
+        if done.erased.dropped:
+            result["versions_without_it"] = done.erased.dropped
     if arguments.json:
         imported = asdict(done.imported) if done.imported else None
         write_json({**result, "engine": done.engine.name, "imported": imported, "stages": built.report.as_dict()})

@@ -10,7 +10,8 @@ import pytest
 
 from hgmem_core.dense import to_faiss
 from pipelines import audit as audit_module
-from pipelines.audit import Texts, audit, files_below
+from pipelines.audit import Texts, audit
+from pipelines.files import files_below
 from pipelines.progress import Silent
 
 CANARY = "Ünsichtbar: der rote Fink №7"

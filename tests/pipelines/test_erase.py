@@ -10,8 +10,9 @@ import pytest
 
 from hgmem_core.config import EncoderConfig
 from pipelines import erase as erase_module
-from pipelines.audit import Texts, audit, files_below
+from pipelines.audit import Texts, audit
 from pipelines.encoders import open_encoder
+from pipelines.files import files_below
 from pipelines.pieces import Pieces
 from pipelines.progress import Silent
 from pipelines.rebuild import erase
