@@ -165,7 +165,7 @@ def finish_erasure(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
         return _finish(run, erasing, {bucket: indexes[bucket] for bucket in erasing.buckets if bucket in indexes})
     except OSError as error:
         raise StoreError(
-            f"{run.store.root}: erasing was cut short ({error}); what it began stands. See that the store can be "
+            f"{run.store}: erasing was cut short ({error}); what it began stands. See that the store can be "
             "written, then run this again, which goes on"
         ) from error
 
@@ -186,7 +186,10 @@ def _finish(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
         record.writes(store, one.now.folder, one.new)
     record.keep(store)
     run.lease.check()
-    before = {path: file_sha256(path) for one in erasing.imports.changed for path in (one.now.path, one.manifest_path)}
+    before: dict[Path, str] = {}
+    for path in (path for one in erasing.imports.changed for path in (one.now.path, one.manifest_path)):
+        store.fetch(path)
+        before[path] = file_sha256(path)
     switch_imports(store, erasing.imports)
     for folder in gone:
         store.remove(folder)

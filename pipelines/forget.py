@@ -81,7 +81,7 @@ def forget(
     missing = list(memory.missing(selection))
     if missing and not (allow_unknown and memory.keys(selection)):
         raise NothingToForget(
-            f"{store.root} has of namespace {selection.namespace!r} no {', no '.join(missing)}: nothing was forgotten. "
+            f"{store} has of namespace {selection.namespace!r} no {', no '.join(missing)}: nothing was forgotten. "
             "python -m jobs.query --json shows ids; what is still to come can be forgotten with --allow-unknown"
         )
     rows = [
@@ -112,7 +112,7 @@ def restore(store: Store, selection: Selection, now: datetime, dry_run: bool = F
     if missing or not keys:
         what = ", ".join(missing) or "what is selected"
         raise NothingToForget(
-            f"{store.root}: of namespace {selection.namespace!r} no tombstone in force names {what}: nothing was "
+            f"{store}: of namespace {selection.namespace!r} no tombstone in force names {what}: nothing was "
             "restored. A tombstone is lifted by the arguments that it was written for, or by the ids that it names"
         )
     rows = [

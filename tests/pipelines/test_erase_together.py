@@ -1,5 +1,7 @@
 """Erasing beside what else a store can do: object storage, Ray, other buckets, versions that are removed, privacy."""
 
+import json
+import shutil
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,6 +83,24 @@ def test_in_object_storage_nothing_of_it_is_left_there_or_in_the_mirror(bucket, 
     restore(store, BO, LATER)
     assert run(config).imported.outcomes["ok"] == 12
     assert hits(Store.open(url), "acme/bo")
+
+
+def test_in_object_storage_what_was_left_half_done_is_erased_from_another_machine(bucket, tmp_path, log):
+    url = f"{bucket}/memory/store"
+    config = config_of(url, log, buckets=2)
+    import_only(config)
+    storage = ObjectStorage(url)
+    half = f"outputs/merge/{'0' * 32}/turns.parquet"
+    storage.put(half, GONE.encode())
+    forget(Store.open(url), BO, NOW)
+    shutil.rmtree(tmp_path / "cache")
+    done = erased(config)
+    told = json.loads(done.certificate.read_text())
+    assert half in told["removed"]
+    assert told["replaced"].keys() >= {"imports/000001.json"}
+    shutil.rmtree(tmp_path / "cache")
+    assert not found(Store.open(url), GONE)
+    assert run(config).built.namespaces == 2
 
 
 def found_in(folder, text):
