@@ -15,6 +15,8 @@ from hgmem_core.config import Config, ConfigError
 from hgmem_core.ids import check_namespace
 from jobs.terminal import Bars, add_config_arguments, console, load_config, now, run_job, time_argument, write_json
 from pipelines.encoders import open_encoder
+from pipelines.erase import Erased
+from pipelines.erasure_record import KIND
 from pipelines.forget import Change, Selection, forget, restore
 from pipelines.rebuild import erase
 from pipelines.store import Store
@@ -70,17 +72,22 @@ def _erase(config: Config, as_json: bool, told: Mapping[str, object]) -> int:
     with Bars() as bars:
         erased = erase(config, open_encoder(config.encoder), now(), bars)
     if as_json:
-        done = None if erased is None else {**asdict(erased), "certificate": str(erased.certificate)}
+        done = None if erased is None else {**asdict(erased), "certificate": certificate_of(config, erased)}
         write_json({**told, "erased": done})
     elif erased is None:
         console.print("[bold]erased[/] nothing: all that is forgotten was erased before", highlight=False)
     else:
         sizes = f"{erased.turns:,} turns and runs of {erased.namespaces:,} namespaces, {erased.removed:,} files removed"
         console.print(f"[bold]erased[/] {sizes}", highlight=False)
-        console.print(f"[bold]certificate[/] {escape(str(erased.certificate))}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]certificate[/] {escape(certificate_of(config, erased))}", highlight=False, soft_wrap=True)
         for version in erased.dropped:
             console.print(f"version {version} has other settings and lacks these buckets now", highlight=False)
     return 0
+
+
+def certificate_of(config: Config, erased: Erased) -> str:
+    """Return where in the store, not in a mirror of it, a certificate is."""
+    return f"{config.store.root}/{KIND}/{erased.certificate.name}"
 
 
 _LABELS = {
@@ -103,7 +110,10 @@ def show(change: Change, restored: bool, dry_run: bool) -> None:
         if getattr(change, name):
             console.print(f"  {getattr(change, name):,} {label}", highlight=False)
     if not any(getattr(change, name) for name in _LABELS):
-        console.print("  nothing that was not before", highlight=False)
+        said = (
+            "what was erased comes back when its log is imported again" if restored else "nothing that was not before"
+        )
+        console.print(f"  {said}", highlight=False)
     if change.number is not None:
         console.print(f"[bold]tombstones[/] {change.tombstones:,}, file {change.number}", highlight=False)
 

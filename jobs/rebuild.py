@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from hgmem_core.config import PACKAGED_ENCODERS, Config, ConfigError, EncoderConfig
+from jobs.forget import certificate_of
 from jobs.terminal import (
     Bars,
     add_config_arguments,
@@ -45,6 +46,10 @@ def main(argv: Sequence[str]) -> int:
         result |= {"trajectories": built.trajectories, "skills": built.skills}
     if built.kept:
         result["kept"] = built.kept
+    if done.erased:
+        result |= {"erased": done.erased.turns, "certificate": certificate_of(config, done.erased)}
+        if done.erased.dropped:
+            result["versions_without_it"] = done.erased.dropped
     if arguments.json:
         imported = asdict(done.imported) if done.imported else None
         write_json({**result, "engine": done.engine.name, "imported": imported, "stages": built.report.as_dict()})

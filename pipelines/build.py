@@ -168,7 +168,7 @@ def look_at_answers(run: Run, config: Config, report: Report, decided: Mapping[s
 
 
 def _look_at_memory(run: Run, parts: Mapping[int, Sequence[ImportedPart]]) -> None:
-    largest = max(sum(part.rows for part in bucket) for bucket in parts.values())
+    largest = max((sum(part.rows for part in bucket) for bucket in parts.values()), default=0)
     available = available_memory()
     warning = memory_warning(run.engine.workers_here, largest, available)
     run.log.write(Checked("memory", run.engine.workers_here * largest * MEMORY_BYTES_A_TURN, available))

@@ -26,13 +26,15 @@ from pipelines.erasure_record import Record, erased_until, forget_unfinished
 from pipelines.erasure_scan import scan_buckets
 from pipelines.files import file_sha256
 from pipelines.imports import imported_parts
+from pipelines.object_logs import remove_copies
+from pipelines.object_storage import is_url
 from pipelines.pieces import Pieces
 from pipelines.publish import publish_buckets, redirect, settings_of
 from pipelines.run import Run
 from pipelines.runner import Runner
 from pipelines.skill_stages import SkillBuild
 from pipelines.stages import BucketBuild
-from pipelines.store import LINEAGE_FILE, DamagedOutput, Output, Store, StoreError
+from pipelines.store import LINEAGE_FILE, DamagedOutput, Store, StoreError
 from pipelines.told_outcomes import erase_outcomes
 from pipelines.tombstone_files import number_of_tombstones, read_tombstones, tombstone_rows
 from pipelines.tuned_vectors import Tuned
@@ -164,7 +166,7 @@ def finish_erasure(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
         return _finish(run, erasing, {bucket: indexes[bucket] for bucket in erasing.buckets if bucket in indexes})
     except OSError as error:
         raise StoreError(
-            f"{run.store.root}: erasing was cut short ({error}); what it began stands. See that the store can be "
+            f"{run.store}: erasing was cut short ({error}); what it began stands. See that the store can be "
             "written, then run this again, which goes on"
         ) from error
 
@@ -175,8 +177,9 @@ def _finish(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
     record = Record.of(store)
     current = current_version(store)
     dropped = _redirect_versions(store, erasing.namespaces, indexes, record)
-    kept = {folder for own in indexes.values() for index in own.values() for folder in _made_of(store, index)}
-    gone = [folder for folder in unused_outputs(store, kept) if _holds(store, folder, erasing.namespaces)]
+    kept = {folder for own in indexes.values() for index in own.values() for folder in (index.folder, *index.made_from)}
+    manifests = filter(None, (read_manifest(store, version) for version in store.version_ids()))
+    gone = [one for one in Reach(store).beyond(manifests, kept) if _holds(store, one, erasing.namespaces)]
     for folder in gone:
         record.removes_output(store, folder)
     for one in erasing.imports.changed:
@@ -184,7 +187,10 @@ def _finish(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
         record.writes(store, one.now.folder, one.new)
     record.keep(store)
     run.lease.check()
-    before = {path: file_sha256(path) for one in erasing.imports.changed for path in (one.now.path, one.manifest_path)}
+    before: dict[Path, str] = {}
+    for path in (path for one in erasing.imports.changed for path in (one.now.path, one.manifest_path)):
+        store.fetch(path)
+        before[path] = file_sha256(path)
     switch_imports(store, erasing.imports)
     for folder in gone:
         store.remove(folder)
@@ -209,6 +215,8 @@ def _finish(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
     record.keep(store)
     run.lease.check()
     drop_old_files(store, erasing.imports)
+    for log in {log for one in erasing.imports.every for log in one.entry.logs if is_url(log)}:
+        remove_copies(log)
     for path, sha256 in before.items():
         record.replaces(store, path, sha256)
     about = {
@@ -262,10 +270,8 @@ def _stages(version: Version, buckets: Collection[int]) -> Iterator[tuple[str, s
         for bucket in buckets:
             about = section["buckets"].get(str(bucket))
             index = None if about is None else store.find(store.root / about["folder"])
-            for stage, identity in (index.manifest["made_from"] if index else {}).items():
-                output = store.find(store.output_folder(stage, identity))
-                if output is not None:
-                    yield stage, output.manifest["stage_digest"]
+            for output in filter(None, map(store.find, index.made_from if index else ())):
+                yield output.manifest["stage"], output.manifest["stage_digest"]
             if index is not None:
                 yield index.manifest["stage"], index.manifest["stage_digest"]
 
@@ -321,18 +327,3 @@ def _holds(store: Store, folder: Path, namespaces: Set[str]) -> bool:
         return output is None or not namespaces.isdisjoint(output.table(LINEAGE_FILE).column("namespace").to_pylist())
     except DamagedOutput:
         return True
-
-
-def _made_of(store: Store, index: Output) -> set[Path]:
-    """Return the folder of an index and those of all that it was made from."""
-    return {index.folder, *(store.output_folder(*one) for one in index.manifest["made_from"].items())}
-
-
-def unused_outputs(store: Store, kept: Set[Path]) -> Iterator[Path]:
-    """Yield the outputs of which no version was made, and that are not kept for another reason."""
-    reach = Reach(store)
-    manifests = filter(None, (read_manifest(store, version) for version in store.version_ids()))
-    used = set(kept).union(*map(reach.of, manifests))
-    for folder in store.output_folders():
-        if folder.parent.name != "import" and folder not in used:
-            yield folder

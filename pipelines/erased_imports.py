@@ -153,9 +153,9 @@ def _prepare(work: "_Work", until: int) -> ErasedImport | None:
                 own[bucket] = part
     for bucket in sorted(buckets | {bucket_of(UNKNOWN_NAMESPACE, store.buckets)}):
         work.rejects(bucket)
-    entry = one.entry.model_copy(update={"parts": parts["messages"], "runs": parts["runs"], "tombstones": until})
-    # What was left out is imported again once it was restored, and its log is given.
-    entry = entry.model_copy(update={"forgotten": entry.forgotten + one.entry.rows - entry.rows})
+    entry = one.entry.model_copy(update={"parts": parts["messages"], "runs": parts["runs"]})
+    if entry.rows != one.entry.rows:  # it is imported again once it was restored, and its log is given
+        entry = entry.model_copy(update={"erased": sorted({*entry.erased, until})})
     after = replace(one, entry=entry)
     left = {name: path for name, path in left.items() if name not in work.new}
     if not work.old and not left and PARTS_WHILE_ERASING not in told:

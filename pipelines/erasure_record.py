@@ -79,7 +79,7 @@ class Record:
         if output is not None:
             self.removes(store, folder, output.manifest["files"])
             return
-        found = store.files(folder) if folder.is_dir() else [folder]
+        found = store.files(folder, "**/*") or ([folder] if folder.is_file() else [])
         self.removed.update({_path(store, path): file_sha256(path) for path in found})
 
     def writes(self, store: Store, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
@@ -96,7 +96,7 @@ class Record:
     def certify(self, store: Store, about: Mapping[str, Any]) -> Path:
         """Write the certificate and return it."""
         # An attempt that was cut short may have written what the next one had no use for.
-        self.written = {path: sha256 for path, sha256 in self.written.items() if (store.root / path).is_file()}
+        self.written = {path: sha256 for path, sha256 in self.written.items() if _is_there(store, store.root / path)}
         number = store.append_numbered(KIND, {**about, **self.as_dict()})
         store.remove_file(_unfinished(store))
         return dict(store.numbered(KIND))[number]
@@ -109,6 +109,12 @@ def forget_unfinished(store: Store) -> None:
 
 def _unfinished(store: Store) -> Path:
     return store.root / KIND / "unfinished.json"
+
+
+def _is_there(store: Store, path: Path) -> bool:
+    if not path.is_file():
+        store.fetch(path)
+    return path.is_file()
 
 
 def _path(store: Store, path: Path) -> str:

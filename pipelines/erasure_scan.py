@@ -54,7 +54,7 @@ def scan_buckets(
         places = dict.fromkeys([*(f"{one.path} ({one.where})" for one in found.found), *found.unreadable])
         shown = ", ".join(list(places)[:_SHOWN]) + (f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else "")
         raise StoreError(
-            f"what was to be erased may be left in {shown} of {store.root}: nothing was certified. Run this again; if "
+            f"what was to be erased may be left in {shown} of {store}: nothing was certified. Run this again; if "
             "it is found again, remove those files and rebuild, which makes them again"
         )
     return Scan(len(ids), len(texts), found.files, found.bytes)

@@ -4,71 +4,28 @@ What is asked for becomes tombstones, which hide it in every version at once, ke
 logs that are imported later.
 """
 
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hgmem_core.ids import bucket_of, part_id, turn_id
-from hgmem_core.schemas import MESSAGE, STRING, TIME, TRAJECTORY, TableSchema
+from hgmem_core.schemas import MESSAGE, STRING, TRAJECTORY, TableSchema
 from hgmem_core.tombstones import NO_TOMBSTONES, Scope, Tombstones
 from pipelines.imports import ImportedPart, imported_parts, read_imports
+from pipelines.selection import Selection, among, fitting_messages, fitting_runs
 from pipelines.spill import RowKind
 from pipelines.store import Store, StoreError
-from pipelines.tombstone_files import Tombstone, add_tombstones, tombstone_rows, tombstone_table
+from pipelines.tombstone_files import Tombstone, add_tombstones, tombstone_table, written_tombstones
 from pipelines.versions import current_version, open_version
+
+__all__ = ["Change", "NothingToForget", "Selection", "forget", "restore"]
 
 
 class NothingToForget(StoreError):
     """What is to be forgotten, or to be restored, is not there: says what of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What of a namespace is meant: what fits every condition; without any, the namespace itself.
-
-    A session alone means the session itself, with what is said there before the tombstone and is imported later.
-
-    Attributes:
-        namespace: Whose memory, exactly this one.
-        session: The session of the log.
-        turns: Ids of turns.
-        source_ids: The log's own ids of messages.
-        trajectories: Ids of runs of agents, or the log's own ids of them.
-        before: Said before this time; what has no time is not.
-        speaker: Said by exactly this speaker.
-        contains: Says this, in its text or an attachment, letters of either case; of a run the task or a step.
-    """
-
-    namespace: str
-    session: str | None = None
-    turns: tuple[str, ...] = ()
-    source_ids: tuple[str, ...] = ()
-    trajectories: tuple[str, ...] = ()
-    before: datetime | None = None
-    speaker: str | None = None
-    contains: str | None = None
-
-    @property
-    def names_all(self) -> bool:
-        """Whether it means the namespace or the session itself."""
-        return self == Selection(self.namespace, self.session)
-
-    @property
-    def may_fit_runs(self) -> bool:
-        """Whether a run of an agent may fit: it has a time and texts, and no session and no speaker."""
-        said = self.turns or self.source_ids or self.session is not None or self.speaker is not None
-        return not said and not self.names_all
-
-    @property
-    def may_fit_messages(self) -> bool:
-        """Whether a message may fit."""
-        return not self.trajectories and not self.names_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +81,13 @@ def forget(
     missing = list(memory.missing(selection))
     if missing and not (allow_unknown and memory.keys(selection)):
         raise NothingToForget(
-            f"{store.root} has of namespace {selection.namespace!r} no {', no '.join(missing)}: nothing was forgotten. "
+            f"{store} has of namespace {selection.namespace!r} no {', no '.join(missing)}: nothing was forgotten. "
             "python -m jobs.query --json shows ids; what is still to come can be forgotten with --allow-unknown"
         )
-    keys = {key for key in memory.keys(selection) if selection.names_all or not memory.is_forgotten(key)}
     rows = [
-        Tombstone(namespace=selection.namespace, scope=scope, id=name, deleted_at=now) for scope, name in sorted(keys)
+        Tombstone(namespace=selection.namespace, scope=scope, id=name, deleted_at=now, asked=asked)
+        for (scope, name), asked in sorted(memory.asked_for(selection).items())
+        if selection.names_all or not memory.is_forgotten((scope, name))
     ]
     return memory.changed(rows, dry_run)
 
@@ -148,13 +106,13 @@ def restore(store: Store, selection: Selection, now: datetime, dry_run: bool = F
         StoreError: A file of the store is damaged.
     """
     memory = _Memory.of(store, selection.namespace)
-    keys = {key for key in memory.keys(selection) if memory.is_forgotten(key)}
+    keys = {key for key in memory.keys(selection) | memory.written_for(selection) if memory.is_forgotten(key)}
     named: list[Key] = [("turn", one) for one in selection.turns]
     missing = [f"turn {name!r}" for _, name in named if ("turn", name) not in keys]
     if missing or not keys:
         what = ", ".join(missing) or "what is selected"
         raise NothingToForget(
-            f"{store.root}: of namespace {selection.namespace!r} no tombstone in force names {what}: nothing was "
+            f"{store}: of namespace {selection.namespace!r} no tombstone in force names {what}: nothing was "
             "restored. A tombstone is lifted by the arguments that it was written for, or by the ids that it names"
         )
     rows = [
@@ -173,7 +131,7 @@ class _Memory:
         namespace: Whose.
         messages: MESSAGE with a `turn_id`, every delivery.
         runs: TRAJECTORY, every delivery.
-        rows: Every row of TOMBSTONE.
+        written: Every tombstone, lifted ones too.
         tombstones: Those in force.
     """
 
@@ -181,12 +139,12 @@ class _Memory:
     namespace: str
     messages: pa.Table
     runs: pa.Table
-    rows: pa.Table
+    written: Sequence[Tombstone]
     tombstones: Tombstones
 
     @classmethod
     def of(cls, store: Store, namespace: str) -> "_Memory":
-        rows = tombstone_rows(store)
+        written = written_tombstones(store)
         imports = read_imports(store)
         parts: Sequence[ImportedPart] = ()
         if any(one.entry.rows for one in imports):
@@ -194,7 +152,8 @@ class _Memory:
         messages = _read(parts, "messages", namespace, MESSAGE)
         pairs = zip(messages.column("message_id").to_pylist(), messages.column("part").to_pylist(), strict=True)
         messages = messages.append_column("turn_id", pa.array([part_id(*pair) for pair in pairs], STRING))
-        return cls(store, namespace, messages, _read(parts, "runs", namespace, TRAJECTORY), rows, Tombstones(rows))
+        runs = _read(parts, "runs", namespace, TRAJECTORY)
+        return cls(store, namespace, messages, runs, written, Tombstones(tombstone_table(written)))
 
     def is_forgotten(self, key: Key) -> bool:
         """Say whether a tombstone in force names just that."""
@@ -209,15 +168,34 @@ class _Memory:
         if selection.session is not None:
             keys |= {("turn", turn_id(self.namespace, selection.session, one)) for one in selection.source_ids}
         if selection.may_fit_messages:
-            said = self.messages.filter(_fitting_messages(self.messages, selection))
-            whole = self.messages.filter(_among(self.messages, "message_id", _values(said, "message_id")))
+            said = self.messages.filter(fitting_messages(self.messages, selection))
+            whole = self.messages.filter(among(self.messages, "message_id", _values(said, "message_id")))
             keys |= {("turn", one) for one in _values(whole, "turn_id")}
         if selection.may_fit_runs:
-            fitting = self.runs.filter(_fitting_runs(self.runs, selection))
+            fitting = self.runs.filter(fitting_runs(self.runs, selection))
             known = _values(fitting, "trajectory_id") | _values(fitting, "source_id")
             unknown = set(selection.trajectories) - known
             keys |= {("trajectory", one) for one in _values(fitting, "trajectory_id") | unknown}
         return keys
+
+    def asked_for(self, selection: Selection) -> Mapping[Key, str]:
+        """Return what tombstones of a selection name, each with the digest of what of it means that."""
+        asked: dict[Key, str] = {}
+        for one in selection.one_by_one():
+            digest = "" if selection.names_all or selection.turns else one.digest
+            asked |= dict.fromkeys(self.keys(one), digest)
+        return asked
+
+    def written_for(self, selection: Selection) -> set[Key]:
+        """Return what tombstones name that were written for a selection, whether or not that is in the store still."""
+        if selection.names_all or selection.turns or not any(one.asked for one in self.written):
+            return set()
+        digests = {one.digest for one in selection.one_by_one()}
+        return {(one.scope, one.id) for one in self.written if one.namespace == self.namespace and one.asked in digests}
+
+    def was_asked(self, selection: Selection) -> bool:
+        """Say whether a tombstone in force was written for a selection."""
+        return any(map(self.is_forgotten, self.written_for(selection)))
 
     def missing(self, selection: Selection) -> Iterator[str]:
         """Yield what of a selection was neither imported nor forgotten before, in words."""
@@ -234,21 +212,27 @@ class _Memory:
             f"turn {one!r}" for one in selection.turns if one not in turns and not self.is_forgotten(("turn", one))
         )
         if selection.source_ids:
-            said = self.messages.filter(_fitting_messages(self.messages, selection))
+            said = self.messages.filter(fitting_messages(self.messages, selection))
             sources = _values(said, "source_id")
-            yield from (f"message with the id {one!r}" for one in selection.source_ids if one not in sources)
+            yield from (
+                f"message with the id {one!r}"
+                for one in selection.source_ids
+                if one not in sources and not self.was_asked(replace(selection, source_ids=(one,)))
+            )
         runs = _values(self.runs, "trajectory_id") | _values(self.runs, "source_id")
         yield from (
             f"run {one!r}"
             for one in selection.trajectories
-            if one not in runs and not self.is_forgotten(("trajectory", one))
+            if one not in runs
+            and not self.is_forgotten(("trajectory", one))
+            and not self.was_asked(replace(selection, trajectories=(one,)))
         )
-        if not self.keys(selection):
+        if not self.keys(selection) and not self.was_asked(selection):
             yield "message and no run that fits" if selection.may_fit_runs else "message that fits"
 
     def changed(self, rows: Sequence[Tombstone], dry_run: bool) -> Change:
         """Write rows, unless there are none or none are to be, and tell what they make of the memory."""
-        after = Tombstones(pa.concat_tables([self.rows, tombstone_table(rows)]))
+        after = Tombstones(tombstone_table([*self.written, *rows]))
         one, other = self._shown(self.tombstones), self._shown(after)
         turns = one.turns.keys() ^ other.turns.keys()
         sessions = {(one.turns | other.turns)[turn] for turn in turns}
@@ -306,55 +290,6 @@ class _Shown:
 def _read(parts: Sequence[ImportedPart], kind: RowKind, namespace: str, schema: TableSchema) -> pa.Table:
     """Return the rows of a namespace, the oldest import first; all are of it, so they are sorted by namespace."""
     return pa.concat_tables([schema.empty(), *(part.read({namespace}) for part in parts if part.kind == kind)])
-
-
-def _fitting_messages(messages: pa.Table, selection: Selection) -> pa.Array | pa.ChunkedArray:
-    fits = []
-    if selection.session is not None:
-        fits.append(pc.equal(messages.column("session_id"), selection.session))
-    if selection.turns:
-        fits.append(_among(messages, "turn_id", set(selection.turns)))
-    if selection.source_ids:
-        fits.append(_among(messages, "source_id", set(selection.source_ids)))
-    if selection.speaker is not None:
-        fits.append(pc.equal(messages.column("speaker"), selection.speaker))
-    if selection.before is not None:
-        fits.append(_before(messages, selection.before))
-    if selection.contains is not None:
-        columns = (messages.column(name) for name in ("text", "attachments"))
-        fits.append(reduce(pc.or_, (_contains(column, selection.contains) for column in columns)))
-    return reduce(pc.and_kleene, fits)
-
-
-def _fitting_runs(runs: pa.Table, selection: Selection) -> pa.Array | pa.ChunkedArray:
-    fits = []
-    if selection.trajectories:
-        wanted = set(selection.trajectories)
-        fits.append(pc.or_(_among(runs, "trajectory_id", wanted), _among(runs, "source_id", wanted)))
-    if selection.before is not None:
-        fits.append(_before(runs, selection.before))
-    if selection.contains is not None:
-        texts = ["\n".join(_texts_of_run(run)) for run in runs.select(["task", "steps"]).to_pylist()]
-        fits.append(_contains(pa.chunked_array([pa.array(texts, STRING)]), selection.contains))
-    return reduce(pc.and_kleene, fits)
-
-
-def _texts_of_run(run: dict[str, Any]) -> Iterator[str]:
-    yield run["task"]
-    for step in run["steps"]:
-        yield from (step["action"], step["observation"] or "")
-
-
-def _before(rows: pa.Table, time: datetime) -> pa.ChunkedArray:
-    return pc.less(rows.column("said_at"), pa.scalar(time, TIME))
-
-
-def _contains(texts: pa.ChunkedArray, part: str) -> pa.ChunkedArray:
-    return pc.match_substring(texts, part, ignore_case=True)
-
-
-def _among(rows: pa.Table, name: str, values: Set[str]) -> pa.ChunkedArray:
-    return pc.is_in(rows.column(name), value_set=pa.array(sorted(values), STRING))
 
 
 def _values(rows: pa.Table, name: str) -> set[str]:

@@ -16,7 +16,6 @@ from hgmem_core.ids import bucket_of
 from pipelines.audit import Audit, Texts, audit
 from pipelines.benchmark import NOW, FreeEncoder, spread, synthetic_input
 from pipelines.build import index_buckets
-from pipelines.erase import unused_outputs
 from pipelines.forget import Selection, forget
 from pipelines.imports import imported_parts, read_imports
 from pipelines.progress import Progress, Silent
@@ -26,6 +25,7 @@ from pipelines.run import open_run
 from pipelines.store import Store
 from pipelines.synthetic import SyntheticLog, write_log, write_more
 from pipelines.tombstone_files import read_tombstones
+from pipelines.version_history import Reach
 from pipelines.versions import manifest_path
 
 _MORE = 20
@@ -152,7 +152,7 @@ def _rebuild_bucket(config: Config, store: Store, bucket: int) -> float:
         store.remove(manifest_path(store, version).parent)
     for _, path in store.numbered("current"):
         store.remove_file(path)
-    for folder in unused_outputs(store, set()):
+    for folder in Reach(store).beyond([], set()):
         store.remove(folder)
     with open_run("rebuild", _of(config, store.root), NOW, Silent()) as run:
         parts = imported_parts(store, read_imports(store), read_tombstones(store))

@@ -26,37 +26,42 @@ class Keeping:
     """Which rows an import keeps.
 
     Attributes:
-        forgotten: What it does not.
-        earlier: For a file of the import, by its number there, what each earlier import of it did not keep.
+        forgotten: What it does not: what any of these cover.
+        earlier: For a file of the import, by its number there, the same of each earlier import of it.
     """
 
-    forgotten: Tombstones
-    earlier: Mapping[int, Sequence[Tombstones]]
+    forgotten: Sequence[Tombstones]
+    earlier: Mapping[int, Sequence[Sequence[Tombstones]]]
 
     @classmethod
-    def of(cls, store: Store, files: Sequence[str], before: Sequence[Import], number: int) -> "Keeping":
+    def of(cls, store: Store, files: Sequence[str], before: Sequence[Import], without: Sequence[int]) -> "Keeping":
         """Return what an import keeps.
 
         Args:
             store: Where to.
             files: What each of its files is known by.
             before: The imports before it.
-            number: Of the last tombstone file that it knows.
+            without: See `pipelines.imports.Entry.without`.
 
         Raises:
             StoreError: A tombstone is damaged.
         """
         earlier = {}
         for place, key in enumerate(files):
-            numbers = [one.entry.tombstones for one in before if key in one.entry.files]
+            # What was erased from earlier imports later than this one was there when this one was made.
+            numbers = [
+                [number for number in one.entry.without if number <= without[0]]
+                for one in before
+                if key in one.entry.files
+            ]
             if numbers:
-                earlier[place] = [read_tombstones(store, one) for one in numbers]
-        return cls(read_tombstones(store, number), earlier)
+                earlier[place] = [_read(store, own) for own in numbers]
+        return cls(_read(store, without), earlier)
 
     @property
     def is_everything(self) -> bool:
         """Whether no row is left out."""
-        return not self.forgotten.namespaces and not self.earlier
+        return not any(one.namespaces for one in self.forgotten) and not self.earlier
 
     def left_out(self, kind: RowKind, table: pa.Table, files: npt.NDArray[np.int64]) -> list[str | None]:
         """Return why each row is left out, None where it is kept.
@@ -73,8 +78,17 @@ class Keeping:
         return [FORGOTTEN if not is_kept else IMPORTED_BEFORE if is_there else None for is_kept, is_there in told]
 
 
-def _kept(tombstones: Tombstones, kind: RowKind, table: pa.Table) -> Mask:
-    return (tombstones.kept_messages if kind == "messages" else tombstones.kept_trajectories)(table)[1]
+def _read(store: Store, numbers: Sequence[int]) -> list[Tombstones]:
+    return [read_tombstones(store, number) for number in numbers]
+
+
+def _kept(every: Sequence[Tombstones], kind: RowKind, table: pa.Table) -> Mask:
+    """Return which rows none of some tombstones cover."""
+    is_message = kind == "messages"
+    kept = np.ones(table.num_rows, bool)
+    for one in every:
+        kept &= (one.kept_messages if is_message else one.kept_trajectories)(table)[1]
+    return kept
 
 
 def is_imported(store: Store, key: str, imports: Sequence[Import]) -> bool:
@@ -91,8 +105,12 @@ def is_imported(store: Store, key: str, imports: Sequence[Import]) -> bool:
     earlier = [one for one in imports if key in one.entry.files]
     if not earlier:
         return False
-    last = earlier[-1].entry  # what it left out as forgotten, all before it did
-    return not last.forgotten or not read_tombstones(store).lift(read_tombstones(store, last.tombstones))
+    # Whatever the ones before lacked, the last has, but for what was forgotten then, or was erased since.
+    last = earlier[-1].entry
+    lacking = {number for one in earlier for number in one.entry.erased if number >= last.tombstones}
+    lacking |= {last.tombstones} if last.forgotten else set()
+    now = read_tombstones(store)
+    return not any(now.lift(then) for then in _read(store, sorted(lacking)))
 
 
 def by_log_row(table: pa.Table, numbers: str, left_out: Sequence[str | None]) -> dict[int, str | None]:
@@ -109,14 +127,14 @@ def by_log_row(table: pa.Table, numbers: str, left_out: Sequence[str | None]) ->
 
 
 def without_left_out(
-    results: pa.Table, left_out: Mapping[int, str | None], forgotten: Tombstones
+    results: pa.Table, left_out: Mapping[int, str | None], forgotten: Sequence[Tombstones]
 ) -> tuple[pa.Table, list[tuple[str, str | None, str]]]:
     """Return what became of log rows, some of which are left out.
 
     Args:
         results: Of a bucket, in the order of the rows; see `pipelines.spill.RESULT`.
         left_out: Of `by_log_row`, of all rows that gave something.
-        forgotten: In force.
+        forgotten: In force, see `Keeping`.
 
     Returns:
         `results` with `empty` and the reason of rows that are left out; and of each of those the outcome and the reason
@@ -131,6 +149,6 @@ def without_left_out(
             changes.append((row["outcome"], row["reason"], why))
             row.update(outcome="empty", reason=why)
     for row in rows:
-        if forgotten.forgets(row["namespace"]):
+        if any(one.forgets(row["namespace"]) for one in forgotten):
             row["raw"] = None
     return pa.Table.from_pylist(rows, schema=results.schema), changes

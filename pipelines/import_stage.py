@@ -130,7 +130,7 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
     for one in lost:
         # The same logs at the time of then, without what was left out then, give the same files.
         before = [other for other in imports if other.number < one.number]
-        then = Keeping.of(store, one.entry.files, before, one.entry.tombstones)
+        then = Keeping.of(store, one.entry.files, before, one.entry.without)
         again = Shuffle(store, [by_key[key] for key in one.entry.files], config, one.entry.ingested_at, then)
         bare = replace(one, entry=one.entry.as_imported())
         _shuffle(run, again, one.entry.identity, bare)
@@ -139,7 +139,7 @@ def import_logs(run: Run, inputs: Sequence[InputConfig], config: ImportConfig, i
     if not new:
         return Imported(None, 0, len(files), {}, 0, time.perf_counter() - began, mended=len(lost))
     identity = import_identity(store.buckets, [file.key for file in new], number)
-    keeping = Keeping.of(store, [file.key for file in new], imports, number)
+    keeping = Keeping.of(store, [file.key for file in new], imports, [number])
     output, counts = _shuffle(run, Shuffle(store, new, config, ingested_at, keeping), identity)
     run.lease.check()
     run.progress.finish("import")

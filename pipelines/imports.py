@@ -59,6 +59,7 @@ class Entry(BaseModel, frozen=True, strict=True):
         ingested_at: The time of the import, kept with every message and run.
         tombstones: The number of the last tombstone file that it knew: what those cover it left out.
         forgotten: How many rows of the logs that is.
+        erased: The same number of each erasure that took rows out of it since.
         recut: The import in another number of buckets, while the store changes to that.
     """
 
@@ -70,6 +71,7 @@ class Entry(BaseModel, frozen=True, strict=True):
     ingested_at: datetime
     tombstones: int = 0
     forgotten: int = 0
+    erased: list[int] = []
     recut: Cut | None = None
 
     def in_buckets(self, buckets: int) -> "Entry":
@@ -82,6 +84,11 @@ class Entry(BaseModel, frozen=True, strict=True):
     def parts_of(self, kind: RowKind) -> Mapping[int, Part]:
         """Return its messages or its runs, by bucket."""
         return self.parts if kind == "messages" else self.runs
+
+    @property
+    def without(self) -> tuple[int, ...]:
+        """The numbers of tombstone files at each of which it lacks what was covered then; first that of the import."""
+        return (self.tombstones, *self.erased)
 
     @property
     def rows(self) -> int:
@@ -294,7 +301,7 @@ def imported_parts(store: Store, imports: Sequence[Import], tombstones: Tombston
         tombstones: What is to be left out of them.
 
     Raises:
-        StoreError: There are none: nothing was imported yet.
+        StoreError: There are none, and none were forgotten: nothing was imported yet.
     """
     parts: dict[int, list[ImportedPart]] = {}
     named: defaultdict[int, set[str]] = defaultdict(set)
@@ -315,6 +322,8 @@ def imported_parts(store: Store, imports: Sequence[Import], tombstones: Tombston
                 parts.setdefault(bucket, []).append(
                     ImportedPart(one, kind, bucket, listed, fault, own.get(bucket, NO_TOMBSTONES), store)
                 )
+    if not parts and any(one.entry.forgotten or one.entry.erased for one in imports):
+        return {}
     if not parts and imports:
         raise StoreError(
             f"{store} holds no messages: no row of what was imported had a text or an attachment, and no run of "

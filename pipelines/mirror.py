@@ -204,7 +204,10 @@ class MirroredStore(Store):
         """Return the places of the objects below a folder whose keys below it match a pattern, in order."""
         prefix = f"{self._key(folder)}/"
         names = (PurePosixPath(one.key.removeprefix(prefix)) for one in self.storage.listed(prefix))
-        return sorted(folder / name for name in names if name.match(pattern))
+        # `match` looks at the end of a path only, and `**` says that it may be as long as it is.
+        end = pattern.removeprefix("**/")
+        depth = None if end != pattern else len(PurePosixPath(end).parts)
+        return sorted(folder / name for name in names if name.match(end) and depth in (None, len(name.parts)))
 
     def _bring(self, paths: list[Path]) -> None:
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -6,6 +6,7 @@ job runs.
 
 import hashlib
 import re
+import shutil
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -57,14 +58,26 @@ def local_copy(url: str) -> Path | None:
     found = _listed(url)
     if found is None:
         return None
-    state = hashlib.sha256(f"{url} {found.tag} {found.bytes} {found.modified}".encode()).hexdigest()[:32]
-    path = user_cache_path("hgmem") / "logs" / state / found.name
+    path = _copies_of(url) / _name(f"{found.tag} {found.bytes} {found.modified}") / found.name
     if not path.exists():
         storage, key = _place(url)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not storage.download(key, path):
             return None
     return path
+
+
+def remove_copies(url: str) -> None:
+    """Remove the copies that this machine has of an object, of every state of it."""
+    shutil.rmtree(_copies_of(url), ignore_errors=True)
+
+
+def _copies_of(url: str) -> Path:
+    return user_cache_path("hgmem") / "logs" / _name(url)
+
+
+def _name(about: str) -> str:
+    return hashlib.sha256(about.encode()).hexdigest()[:32]
 
 
 def _listed(url: str) -> Listed | None:

@@ -246,10 +246,7 @@ def _with_buckets(
 
 def _count(store: Store, index: Output, sign: int, outcomes: dict[str, Counter[str]]) -> None:
     """Add what became of the rows of an index's stages to sums, or take it from them."""
-    made_from = {
-        store.output_folder(stage, identity) for stage, identity in index.manifest.get("made_from", {}).items()
-    }
-    for output in (index, *filter(None, map(store.find, sorted(made_from)))):
+    for output in (index, *filter(None, map(store.find, index.made_from))):
         own = outcomes.setdefault(output.manifest["stage"], Counter())
         for name, many in output.manifest["outcomes"].items():
             own[name] += sign * many

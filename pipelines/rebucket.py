@@ -123,7 +123,7 @@ def _settle(store: Store) -> None:
 def _cut(store: Store, one: Import, buckets: int) -> Output:
     """Write the output that the same import would have in a store of so many buckets."""
     entry = one.entry
-    folder = store.output_folder("import", import_identity(buckets, entry.files, entry.tombstones))
+    folder = store.output_folder("import", import_identity(buckets, entry.files, entry.without[-1]))
     was = one.output(store)
     if PARTS_WHILE_ERASING in was.manifest:
         raise StoreError(
@@ -136,7 +136,7 @@ def _cut(store: Store, one: Import, buckets: int) -> Output:
             spill.add_rows(kind, table.sort_by(_ROW_COLUMNS[kind]))  # as they stood in their files
         for results in _results(one, was):
             spill.add_outcomes(results)
-        shuffle = Shuffle(store, [], ImportConfig(), entry.ingested_at, Keeping(NO_TOMBSTONES, {}))
+        shuffle = Shuffle(store, [], ImportConfig(), entry.ingested_at, Keeping((), {}))
         places = spill.buckets()
         gathered = {place: shuffle.gather(work, {place: [spill.folder.name]}, place) for place in places}
         draft = fresh_folder(work)

@@ -4,13 +4,12 @@ Removed are first the manifests of versions, then outputs that no version left, 
 moment it ends in, no version is left with an output gone that was not damaged before; the next pruning goes on.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from typing import Any
 
 from pipelines.files import StoreError
-from pipelines.imports import read_imports
 from pipelines.job_log import LeaseTaken, VersionsPruned, open_store_log
 from pipelines.lease import hold_lease
 from pipelines.store import Store
@@ -70,7 +69,7 @@ def prune_held(store: Store, keep: int, dry_run: bool = False) -> Pruned:
     gone = [version for version in store.version_ids() if version not in left]
     gone.sort(key=lambda version: order.index(version) if version in order else -1)
     reach = Reach(store)
-    needed = {one.folder for one in read_imports(store)}.union(*(_needed(store, reach, version) for version in left))
+    manifests = [_told(store, reach, version) for version in left]
     freed, back = 0, []
     for version in gone:
         path = manifest_path(store, version)
@@ -80,11 +79,11 @@ def prune_held(store: Store, keep: int, dry_run: bool = False) -> Pruned:
             store.remove(path.parent)
             if manifest is not None and _is_current(store, version):  # somebody rolled back to it in this moment
                 store.write_json(path, manifest)
-                needed |= reach.of(manifest)
+                manifests.append(manifest)
                 back.append(version)
                 continue
         freed += size
-    unneeded = [folder for folder in store.output_folders() if folder not in needed]
+    unneeded = list(reach.beyond(manifests, set()))
     for folder in unneeded:
         freed += reach.bytes(folder)
         if not dry_run:
@@ -104,7 +103,8 @@ def _is_current(store: Store, version: str) -> bool:
     return current is not None and current[1] == version
 
 
-def _needed(store: Store, reach: Reach, version: str) -> Set[Path]:
+def _told(store: Store, reach: Reach, version: str) -> Mapping[str, Any]:
+    """Return the manifest of a version whose indexes all say what they were made from."""
     manifest = stored_manifest(store, version)
     damaged = reach.unreadable(manifest)
     if damaged is not None:
@@ -112,4 +112,4 @@ def _needed(store: Store, reach: Reach, version: str) -> Set[Path]:
             f"{damaged / 'manifest.json'} is missing or damaged, so nobody can tell what version {version} was made "
             "from: run the rebuild again, which makes it again, or keep fewer versions"
         )
-    return reach.of(manifest)
+    return manifest

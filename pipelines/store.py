@@ -111,6 +111,11 @@ class Output:
         """What its tables say, times of import apart."""
         return str(self.manifest["digest"])
 
+    @property
+    def made_from(self) -> list[Path]:
+        """The folders of the outputs that an index was made from; of other outputs it is not said."""
+        return [self.store.output_folder(*one) for one in self.manifest.get("made_from", {}).items()]
+
     def damage(self, contents: bool = True) -> str | None:
         """Say which file is missing, truncated or, if `contents` are read, altered; None if none is."""
         return self.store.damage(self.folder, self.manifest["files"], contents)

@@ -29,6 +29,8 @@ class Tombstone(BaseModel, frozen=True):
         id: Of the session, turn or trajectory; empty for a namespace.
         deleted_at: When it was to be forgotten.
         restored_at: When it was to be remembered again; None as long as it is not.
+        asked: The digest of what was asked for, where that was something else than this id; empty if it was not. It is
+            what `--restore` with the same arguments goes by when nothing that fits is in the store any more.
     """
 
     namespace: str
@@ -36,6 +38,7 @@ class Tombstone(BaseModel, frozen=True):
     id: str = ""
     deleted_at: datetime
     restored_at: datetime | None = None
+    asked: str = ""
 
 
 class _File(BaseModel, frozen=True):
@@ -54,7 +57,8 @@ def add_tombstones(store: Store, rows: Sequence[Tombstone]) -> int:
         SchemaError: Two rows are of the same namespace, scope and id.
     """
     conform(tombstone_table(rows), TOMBSTONE)
-    return store.append_numbered(KIND, seal({"tombstones": [row.model_dump(mode="json") for row in rows]}))
+    told = [row.model_dump(mode="json", exclude=None if row.asked else {"asked"}) for row in rows]
+    return store.append_numbered(KIND, seal({"tombstones": told}))
 
 
 def read_tombstones(store: Store, until: int | None = None) -> Tombstones:
@@ -77,6 +81,11 @@ def tombstone_rows(store: Store, until: int | None = None, after: int = 0) -> pa
     Raises:
         StoreError: A file is missing or damaged.
     """
+    return tombstone_table(written_tombstones(store, until, after))
+
+
+def written_tombstones(store: Store, until: int | None = None, after: int = 0) -> list[Tombstone]:
+    """Return all tombstones that were written, as their files have them; see `tombstone_rows`."""
     rows: list[Tombstone] = []
     expected = after + 1
     for number, path in store.numbered(KIND):
@@ -96,7 +105,7 @@ def tombstone_rows(store: Store, until: int | None = None, after: int = 0) -> pa
                 error
             )
         expected += 1
-    return tombstone_table(rows)
+    return rows
 
 
 class TombstoneWatch:

@@ -1,13 +1,14 @@
 """The versions of a store: when each was the current one, what is in it, and what it takes on disk."""
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.files import StoreError
+from pipelines.imports import read_imports
 from pipelines.store import Store
 from pipelines.versions import VersionError, manifest_path, open_version, pointers, read_manifest
 
@@ -64,6 +65,12 @@ class Reach:
         folders = sorted(self._store.root / about["folder"] for about in index_entries(manifest))
         return next((folder for folder in folders if self._look(folder) is None), None)
 
+    def beyond(self, manifests: Iterable[Mapping[str, Any]], kept: Set[Path]) -> Iterator[Path]:
+        """Yield the outputs that no import and none of some versions is made of, apart from those that are kept."""
+        imports = (one.folder for one in read_imports(self._store))
+        needed = {*kept, *imports}.union(*map(self.of, manifests))
+        return (folder for folder in self._store.output_folders() if folder not in needed)
+
     def bytes(self, folder: Path) -> int:
         """Return what an output takes, by its manifest; 0 if it has none."""
         found = self._look(folder)
@@ -75,10 +82,9 @@ class Reach:
             if output is None:
                 self._found[folder] = None
             else:
-                made_from = output.manifest.get("made_from", {})
                 self._found[folder] = _Found(
                     sum(about["bytes"] for about in output.manifest["files"].values()),
-                    tuple(self._store.output_folder(stage, identity) for stage, identity in made_from.items()),
+                    tuple(output.made_from),
                 )
         return self._found[folder]
 

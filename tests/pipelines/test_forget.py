@@ -138,8 +138,11 @@ def test_each_way_to_say_what_is_hidden_restored_and_left_out_of_the_next_build(
         [reader] = [version.open_bucket(version.bucket_of(ANA))]
         assert len(reader.open(ANA)) == left  # without a look at tombstones
     assert len(turns_of(retriever(store), BO)) == 12
-    back = restore(store, selection, NOW)
-    assert back.turns == change.turns
+    again = forget(store, selection, NOW)
+    assert again.number is None or selection.names_all
+    back = restore(store, selection, NOW)  # of which nothing is in the store any more
+    assert (back.turns, back.tombstones) == (0, change.tombstones)
+    assert len(turns_of(retriever(store), ANA)) == left
     rebuilt(folder)
     assert sorted(turns_of(retriever(store), ANA)) == sorted(row["text"] for row in log_rows() if row["user"] == "ana")
 
@@ -228,7 +231,7 @@ def test_a_rebuild_is_that_of_a_log_without_what_is_forgotten(folder, store, tmp
         for graph in ("turn", "fact"):
             assert (one.relations(graph).targets == two.relations(graph).targets).all()
     summed = version.manifest["outcomes"]["merge"]
-    assert summed["empty"] == 36 - len(left) and sum(summed.values()) == 36
+    assert sum(summed.values()) == summed["ok"] == len(left)  # the others are no rows of any import any more
 
 
 def test_untouched_buckets_and_namespaces_are_not_made_again(folder, store):
@@ -321,7 +324,7 @@ def test_an_id_that_was_forgotten_can_be_added_again_once_it_is_restored(folder,
     restore(store, Selection(ANA, source_ids=("m1",)), NOW)
     done = rebuilt(folder, first)
     assert "I said it again." in turns_of(retriever(store), ANA)
-    assert done.imported.outcomes["ok"] == 1
+    assert done.imported.outcomes["ok"] == 2  # that of the first log, which was erased, and that of the other
     assert rebuilt(folder, first).imported.number is None
 
 
@@ -334,9 +337,9 @@ def test_what_is_restored_is_imported_from_the_log_and_nothing_else_of_it(folder
     rebuilt(folder, again, edit)
     restore(store, Selection(ANA, source_ids=("m1",)), NOW)
     imported = rebuilt(folder, again, edit).imported
-    assert (imported.files, imported.known_files) == (1, 2)
-    assert imported.outcomes == {"ok": 1, "partial": 0, "empty": 36, "fallback": 0, "rejected": 0}
-    assert imported.reasons == {"imported before": 35, "forgotten": 1}
+    assert (imported.files, imported.known_files) == (2, 1)
+    assert imported.outcomes == {"ok": 2, "partial": 0, "empty": 71, "fallback": 0, "rejected": 0}
+    assert imported.reasons == {"imported before": 34 + 35, "forgotten": 2}
     shown = turns_of(retriever(store), ANA)
     assert "Edited." in shown
     assert rows()[1]["text"] in shown and rows()[2]["text"] not in shown
@@ -345,6 +348,52 @@ def test_what_is_restored_is_imported_from_the_log_and_nothing_else_of_it(folder
     shutil.rmtree(last.folder)
     assert rebuilt(folder, again, edit).imported.mended == 1
     assert {path.name: path.read_bytes() for path in last.folder.iterdir()} == content
+
+
+def test_what_was_erased_and_restored_comes_back_whatever_was_erased_before_its_log_came(folder, store):
+    first, second = Selection(ANA, source_ids=("m1",)), Selection(ANA, contains="tea with lemon")
+    said = {row["id"]: row["text"] for row in log_rows() if row["user"] == "ana"}
+    forget(store, first, NOW)
+    rebuilt(folder)
+    restore(store, first, NOW)
+    forget(store, second, NOW)
+    run(config_of(store.root))
+    assert len(turns_of(retriever(store), ANA)) == 9
+    imported = rebuilt(folder).imported
+    assert (imported.outcomes["ok"], imported.reasons) == (1, {"imported before": 33, "forgotten": 2})
+    assert said["m1"] in turns_of(retriever(store), ANA) and said["m2"] not in turns_of(retriever(store), ANA)
+    assert rebuilt(folder).imported.number is None
+    restore(store, second, NOW)
+    assert rebuilt(folder).imported.outcomes["ok"] == 2
+    assert sorted(turns_of(retriever(store), ANA)) == sorted(said.values())
+    assert rebuilt(folder).imported.number is None
+
+
+def test_an_import_that_was_erased_is_mended_without_what_was_erased(folder, store):
+    forget(store, Selection(ANA, source_ids=("m1",)), NOW)
+    rebuilt(folder)
+    restore(store, Selection(ANA, source_ids=("m1",)), NOW)
+    forget(store, Selection(ANA, source_ids=("m2",)), NOW)
+    rebuilt(folder)
+    for one in read_imports(store):
+        shutil.rmtree(one.folder)
+    assert rebuilt(folder).imported.mended == 2
+    assert len(turns_of(retriever(store), ANA)) == 11
+    assert not [path for path in store.root.rglob("bucket-*.parquet") if rows()[2]["text"] in str(pq.read_table(path))]
+
+
+def test_what_was_asked_for_can_be_restored_in_part_and_is_written_nowhere(folder, store):
+    forget(store, Selection(ANA, source_ids=("m1", "m2")), NOW)
+    forget(store, CONTAINING, NOW)
+    rebuilt(folder)
+    written = "".join(path.read_text() for path in (store.root / "tombstones").iterdir())
+    assert CANARY not in written.lower() and "m1" not in written
+    assert restore(store, Selection(ANA, source_ids=("m1",)), NOW).tombstones == 1
+    with pytest.raises(NothingToForget, match="nothing was restored"):
+        restore(store, Selection(BO, contains=CANARY), NOW)
+    assert restore(store, Selection(ANA, contains=CANARY), NOW).tombstones == 1
+    rebuilt(folder)
+    assert len(turns_of(retriever(store), ANA)) == 11
 
 
 def test_everything_forgotten_leaves_an_empty_version(folder, store):

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipelines.files import StoreError
+from pipelines.files import StoreError, seal
 from pipelines.store import Store
 from pipelines.version_history import history
 from pipelines.versions import current_version, manifest_path, point_to
@@ -68,7 +68,7 @@ def test_a_pointer_without_a_time_leaves_it_unknown(store):
     path = store.root / "current" / "000002.json"
     content = json.loads(path.read_text())
     del content["published_at"]
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(seal(content)))
     assert [record.published_at is None for record in history(store)] == [False, True]
 
 
