@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.files import StoreError
+from pipelines.files import StoreError, dump
 from pipelines.store import Store
 from pipelines.versions import VersionError, manifest_path, open_version, pointers, read_manifest
 
@@ -65,7 +65,7 @@ class Reach:
         return next((folder for folder in folders if self._look(folder) is None), None)
 
     def bytes(self, folder: Path) -> int:
-        """Return what an output takes, by its manifest; 0 if it has none."""
+        """Return what an output takes with its manifest; 0 if it has none."""
         found = self._look(folder)
         return 0 if found is None else found.bytes
 
@@ -77,7 +77,7 @@ class Reach:
             else:
                 made_from = output.manifest.get("made_from", {})
                 self._found[folder] = _Found(
-                    sum(about["bytes"] for about in output.manifest["files"].values()),
+                    sum(about["bytes"] for about in output.manifest["files"].values()) + len(dump(output.manifest)),
                     tuple(self._store.output_folder(stage, identity) for stage, identity in made_from.items()),
                 )
         return self._found[folder]
