@@ -48,7 +48,9 @@ def test_dates_prices_ids_and_versions_are_no_phone_numbers(text, before, after)
     assert phones(f"{before}{text}{after}") == f"{before}{text}{after}"
 
 
-@pytest.mark.parametrize(("before", "after"), [*AROUND, ("请发邮件到", "谢谢"), ("<", ">"), ("mailto:", "?"), ("", "_, "), ("", "-x")])
+@pytest.mark.parametrize(
+    ("before", "after"), [*AROUND, ("请发邮件到", "谢谢"), ("<", ">"), ("mailto:", "?"), ("", "_, "), ("", "-x")]
+)
 @pytest.mark.parametrize("address", EMAILS)
 def test_addresses_are_taken_out(address, before, after):
     assert emails(f"{before}{address}{after}") == f"{before}[email]{after}"
