@@ -21,10 +21,12 @@ EMAIL, PHONE = "[email]", "[phone]"
 """What stands in the place of what was taken out."""
 
 _LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
+_ESCAPE = r"(?<=\\[nrt])"
+"""Before it is a line break or a tab of JSON, as in arguments of tools: its letter belongs to nothing."""
 # Letters of other scripts may stand right beside an address, as in Chinese.
 _ADDRESS = re.compile(
-    rf"(?<![{_LETTER}0-9._%+-])[{_LETTER}0-9_%+-][{_LETTER}0-9._%+-]{{0,63}}[@＠]"
-    rf"(?:[{_LETTER}0-9][{_LETTER}0-9-]{{0,62}}\.)+[{_LETTER}]{{2,24}}(?![{_LETTER}0-9_@-])"
+    rf"(?:{_ESCAPE}|(?<![{_LETTER}0-9._%+-])(?!(?<=\\)[nrt]))[{_LETTER}0-9._%+-]{{1,64}}[@＠]"
+    rf"(?:[{_LETTER}0-9][{_LETTER}0-9-]{{0,62}}\.)+[{_LETTER}]{{2,24}}(?![{_LETTER}0-9@])"
 )
 
 
@@ -37,20 +39,25 @@ def emails(text: str) -> str:
     return _ADDRESS.sub(EMAIL, text)
 
 
-_SPACE = "[ \u00a0]"
+_PLAIN = str.maketrans(
+    "０１２３４５６７８９＋－（）\u2010\u2011\u2012\u2013\u00a0\u2007\u2009\u202f\u3000",
+    "0123456789+-()----     ",
+)
+"""How signs are read of which a number may be made; one for one."""
 # Groups of four digits before it are those of a card or an account.
-_BEFORE = rf"(?<![{_LETTER}0-9_#=$€£¥%&@./+-])(?<![0-9][:,])(?<![^0-9-][0-9]{{4}}{_SPACE})(?<!^[0-9]{{4}}{_SPACE})"
+_ALONE = rf"(?<![{_LETTER}0-9_#=$€£¥%&@./+-])(?<![0-9][:,])(?<![^0-9-][0-9]{{4}} )(?<!^[0-9]{{4}} )"
+_BEFORE = rf"(?:{_ESCAPE}|(?<=\[phone\]/)|{_ALONE})"
 _AFTER = rf"(?![{_LETTER}0-9_@%€$£¥])(?![.,:-][0-9])"
-_GROUPS = rf"(?:(?:{_SPACE}?\([0-9]{{1,5}}\){_SPACE}?|[./-]|{_SPACE})[0-9]{{1,14}})"
+_GROUPS = r"(?:(?: ?\([0-9]{1,5}\) ?|[./-]| )[0-9]{1,14})"
 
-_PLUS = re.compile(rf"{_BEFORE}\+[1-9][0-9]{{0,14}}{_GROUPS}{{0,7}}")
+_PLUS = re.compile(rf"{_BEFORE}(?:\+[1-9][0-9]{{0,14}}|\(\+[1-9][0-9]{{0,2}}\) ?[0-9]{{1,14}}){_GROUPS}{{0,7}}")
 _ZEROS = re.compile(rf"{_BEFORE}00[1-9][0-9]{{0,2}}{_GROUPS}{{1,7}}")
 _TRUNK = re.compile(
-    rf"{_BEFORE}(?:\(0[1-9][0-9]{{1,4}}\){_SPACE}?|0[1-9][0-9]{{1,4}}(?:{_SPACE}?[/-]{_SPACE}?|{_SPACE}))"
-    rf"[0-9]{{2,9}}(?:(?:{_SPACE}|-)[0-9]{{2,5}}){{0,4}}{_AFTER}"
+    rf"{_BEFORE}(?:\(0[1-9][0-9]{{1,4}}\) ?|0[1-9][0-9]{{1,4}}(?: ?[/-] ?| ))"
+    rf"[0-9]{{2,9}}(?:(?: |-)[0-9]{{2,5}}){{0,4}}{_AFTER}"
 )
 _AMERICAN = re.compile(
-    rf"{_BEFORE}(?:1[ .-])?(?:\([2-9][0-9]{{2}}\){_SPACE}?[2-9][0-9]{{2}}[ .-]"
+    rf"{_BEFORE}(?:1[ .-])?(?:\([2-9][0-9]{{2}}\) ?[2-9][0-9]{{2}}[ .-]"
     rf"|[2-9][0-9]{{2}}(?P<mark>[.-])[2-9][0-9]{{2}}(?P=mark))[0-9]{{4}}{_AFTER}"
 )
 _CHINESE = re.compile(rf"{_BEFORE}1[3-9][0-9](?:[0-9]{{8}}|(?P<mark>[ -])[0-9]{{4}}(?P=mark)[0-9]{{4}}){_AFTER}")
@@ -70,6 +77,16 @@ def phones(text: str) -> str:
     >>> phones("call +49 151 23456789 or (415) 555-2671 before 2024-03-01")
     'call [phone] or [phone] before 2024-03-01'
     """
+    plain = text.translate(_PLAIN)
+    kept, place = [], 0
+    for piece in _without_numbers(plain).split(PHONE):  # what is left is given back as it was written
+        place = plain.index(piece, place)
+        kept.append(text[place : place + len(piece)])
+        place += len(piece)
+    return PHONE.join(kept)
+
+
+def _without_numbers(text: str) -> str:
     while True:
         found = _PLUS.sub(_of_a_country, text)
         found = _CHINESE.sub(PHONE, _AMERICAN.sub(PHONE, found))
@@ -108,7 +125,7 @@ def _first_number(text: str, start: int, fewest: int, most: int) -> str:
     return PHONE + text[end:] if end else text
 
 
-emails.revision = phones.revision = 1  # type: ignore[attr-defined]
+emails.revision = phones.revision = 2  # type: ignore[attr-defined]
 
 _STRUCTURE = frozenset({"type", "id", "call_id"})
 """Of an attachment: what it is, and what refers to it."""
@@ -147,9 +164,13 @@ def _value(value: Any, hook: Hook) -> Any:  # noqa: ANN401 - whatever JSON holds
     if isinstance(value, str):
         return hook(value)
     if isinstance(value, dict):
-        return {name: _value(own, hook) for name, own in value.items()}
+        return {hook(name): _value(own, hook) for name, own in value.items()}
     if isinstance(value, list | tuple):
         return [_value(own, hook) for own in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        written = str(value)
+        found = hook(written)
+        return value if found == written else found
     return value
 
 

@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 the job failed and says why in one message; 2 the command 
 """
 
 import argparse
+import errno
 import io
 import json
 import signal
@@ -70,7 +71,7 @@ def run_job(job: Callable[[Sequence[str]], int]) -> None:
     except USAGE_ERRORS as error:
         fail(error, 2)
     except JOB_ERRORS as error:
-        fail(error, 1)
+        fail(_advised(error), 1)
     except KeyboardInterrupt:
         fail(KeyboardInterrupt("stopped; what was finished is kept and will not be done again"), 130)
 
@@ -82,6 +83,14 @@ def _utf8(arguments: Sequence[str]) -> Sequence[str]:
         except UnicodeEncodeError as error:
             raise ConfigError(f"the argument {argument!r} is not UTF-8; rename the file, or correct it") from error
     return arguments
+
+
+def _advised(error: Exception) -> Exception:
+    """Return an error that says what to do where a disk takes nothing more."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        what = "make it writable" if error.errno == errno.EROFS else "make room on the disk that the job writes to"
+        return OSError(f"{error}; {what} and run the job again: what was finished is kept")
+    return error
 
 
 def fail(error: BaseException, code: int) -> None:

@@ -59,8 +59,15 @@ def _list(store: Store, arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json({"store": str(store.root), "versions": [_as_json(record) for record in records]})
         return 0
+    if not records:
+        console.print("no version yet: rebuild the store")
+        return 0
     shown = ["turns", "facts", "topics", *(["skills"] if any(one.counts.get("skills") for one in records) else [])]
     table = plain_table("version", "pointer", "published", *shown, "disk", "shared")
+    # An id is copied from here; times and pointers may take a second line on a narrow terminal.
+    table.padding = 0
+    for column, is_whole in zip(table.columns, (True, False, False), strict=False):
+        column.no_wrap = is_whole
     for record in records:
         counts = [f"{record.counts.get(name, 0):,}" for name in shown]
         sizes = [size(record.bytes), size(record.shared_bytes)]

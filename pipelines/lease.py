@@ -88,7 +88,7 @@ def hold_lease(
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written ({error.strerror}), so nobody could tell that this process works on the store; "
-            "make the store's folder writable for this user, or choose another store.root"
+            "make the store's folder writable for this user and give it room, or choose another store.root"
         ) from error
     stop = threading.Event()
     renewer = threading.Thread(target=_renew, args=(file, stop, renew_seconds), name="lease", daemon=True)

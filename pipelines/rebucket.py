@@ -72,6 +72,7 @@ def rebucket(store: Store, buckets: int, began_at: datetime, progress: Progress)
         open_store_log("rebucket", store, began_at) as log,
     ):
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
+        store = store.reopened()
         store.sweep()
         check_writable(store)
         before = store.buckets

@@ -64,6 +64,7 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
     store = Store.make(settings.root, settings.buckets, log_bytes(_paths(config)), settings.mode, settings.cache)
     with hold_lease(store, what, began_at) as lease, open_store_log(what, store, began_at) as log:
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
+        store = store.reopened(settings.buckets)
         if lease.taken_from:
             progress.note(f"took over the store from {lease.taken_from}, which is gone")
         store.sweep()

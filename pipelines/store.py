@@ -162,6 +162,28 @@ class Store:
         other.buckets = buckets
         return other
 
+    def reopened(self, buckets: int = 0) -> "Store":
+        """Return the same store as it is now: whoever had it before may have changed the number of its buckets.
+
+        Args:
+            buckets: How many it is to have; 0 for any number.
+
+        Raises:
+            StoreError: It has another number, or is damaged.
+        """
+        self.fetch(self.root / "store.json")
+        return self.with_buckets(buckets_of(self.root, str(self)))._with(buckets)
+
+    def _with(self, buckets: int) -> "Store":
+        """Return the store, which is to have so many buckets; 0 for any number."""
+        if buckets not in (0, self.buckets):
+            raise StoreError(
+                f"{self} was made with {self.buckets} buckets, the configuration says {buckets}: "
+                f"set store.buckets={self.buckets}, or change the store with "
+                f"`python -m jobs.rebucket CONFIG --buckets {buckets}`"
+            )
+        return self
+
     @property
     def shared(self) -> Path | None:
         """The folder that whoever works on the store has to see; None where each has a mirror."""
@@ -202,13 +224,7 @@ class Store:
         else:
             _make(Path(root), suiting, file_mode)
             store = cls.open(root)
-        if buckets not in (0, store.buckets):
-            raise StoreError(
-                f"{root} was made with {store.buckets} buckets, the configuration says {buckets}: "
-                f"set store.buckets={store.buckets}, or change the store with "
-                f"`python -m jobs.rebucket CONFIG --buckets {buckets}`"
-            )
-        return store
+        return store._with(buckets)
 
     def output_folder(self, stage: str, identity: str) -> Path:
         """Return where the output of a stage with that identity lies, or would."""

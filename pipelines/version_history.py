@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.files import StoreError
+from pipelines.files import StoreError, dump
 from pipelines.imports import read_imports
 from pipelines.store import Store
 from pipelines.versions import VersionError, manifest_path, open_version, pointers, read_manifest
@@ -72,7 +72,7 @@ class Reach:
         return (folder for folder in self._store.output_folders() if folder not in needed)
 
     def bytes(self, folder: Path) -> int:
-        """Return what an output takes, by its manifest; 0 if it has none."""
+        """Return what an output takes with its manifest; 0 if it has none."""
         found = self._look(folder)
         return 0 if found is None else found.bytes
 
@@ -83,7 +83,7 @@ class Reach:
                 self._found[folder] = None
             else:
                 self._found[folder] = _Found(
-                    sum(about["bytes"] for about in output.manifest["files"].values()),
+                    sum(about["bytes"] for about in output.manifest["files"].values()) + len(dump(output.manifest)),
                     tuple(output.made_from),
                 )
         return self._found[folder]

@@ -16,6 +16,8 @@ PHONES = [
     "(030) 90 18 20", "0151/23456789", "0171-1234567", "0171 - 1234567", "+1 (415) 555-2671", "+14155552671",
     "(415) 555-2671", "415-555-2671", "415.555.2671", "1-415-555-2671", "+44 20 7946 0958", "+33 6 12 34 56 78",
     "13800138000", "138 0013 8000", "138-0013-8000", "+86 138 0013 8000", "010-12345678", "0755-1234567",
+    "(+49) 151 23456789", "+49\u2011151\u201123456789", "415\u2013555\u20132671", "\uff08010\uff0912345678",
+    "\uff11\uff13\uff18\uff10\uff10\uff11\uff13\uff18\uff10\uff10\uff10", "138\u20090013\u20098000",
 ]  # fmt: skip
 NO_PHONES = [
     "2024-03-01", "01/02/2024", "01.02.2024", "2024-03-01T18:00:00+01:00", "18:00", "0800-1700", "2024年3月1日",
@@ -23,12 +25,15 @@ NO_PHONES = [
     "192.168.100.200", "978-3-16-148410-0", "DE89 3704 0044 0532 0130 00", "4111 1111 1111 1111", "1700000000",
     "1700000000000", "order #13800138000", "id=13800138000", "A-0301-99812", "550e8400-e29b-41d4-a716-446655440000",
     "0045", "007", "12-30 people", "123-45-6789", "x13800138000", "13800138000.5", "/files/0151-2345678",
+    "2024\u201103\u201101", "0800\u20131700", "\uff12\uff10\uff12\uff14\u5e74", "(+5) points",
 ]  # fmt: skip
 EMAILS = [
-    "anna@example.org", "a.b+c@mail.x-y.co.uk", "ANNA_B@EXAMPLE.COM", "müller@büro.de", "anna＠example.org", "1@2.io"
+    "anna@example.org", "a.b+c@mail.x-y.co.uk", "ANNA_B@EXAMPLE.COM", "müller@büro.de", "anna＠example.org", "1@2.io",
+    "...anna@example.org",
 ]  # fmt: skip
 NO_EMAILS = ["@anna", "anna@", "anna@localhost", "pkg@1.2.3", "@scope/pkg", "a @ b.de", "3 @ 2.50", "@staff.all"]
 AROUND = [("", ""), ("call ", " now"), ("(", ")."), ("电话：", "，谢谢"), ("Tel.: ", "!"), ("\n", "\n"), ('"', '"')]
+AROUND.append(('"b\\n', '\\n"'))  # in arguments of a tool
 
 
 @pytest.mark.parametrize(("before", "after"), AROUND)
@@ -43,7 +48,9 @@ def test_dates_prices_ids_and_versions_are_no_phone_numbers(text, before, after)
     assert phones(f"{before}{text}{after}") == f"{before}{text}{after}"
 
 
-@pytest.mark.parametrize(("before", "after"), [*AROUND, ("请发邮件到", "谢谢"), ("<", ">"), ("mailto:", "?")])
+@pytest.mark.parametrize(
+    ("before", "after"), [*AROUND, ("请发邮件到", "谢谢"), ("<", ">"), ("mailto:", "?"), ("", "_, "), ("", "-x")]
+)
 @pytest.mark.parametrize("address", EMAILS)
 def test_addresses_are_taken_out(address, before, after):
     assert emails(f"{before}{address}{after}") == f"{before}[email]{after}"
@@ -59,6 +66,15 @@ def test_every_number_and_address_of_a_list_is_taken_out(between):
     numbers = ["010-12345678", "0755-1234567", "138 0013 8000", "0171-1234567", "(415) 555-2671", "+49 151 23456789"]
     assert phones(between.join(numbers)) == between.join(["[phone]"] * len(numbers))
     assert emails(between.join(EMAILS)) == between.join(["[email]"] * len(EMAILS))
+
+
+def test_a_number_behind_a_stroke_is_taken_out_too():
+    assert phones("415-555-2671/415-555-2672") == "[phone]/[phone]"
+
+
+def test_what_stands_around_a_number_stays_as_it_was_written():
+    text = "\uff11\uff12\u2013\uff11\uff13 \u2011 \uff08{}\uff09 \u3000\uff11 [phone] \uff11"
+    assert phones(text.format("+49\u2011151\u201123456789")) == text.format("[phone]")
 
 
 FORMATS = ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y%m%d", "%Y-%m-%d %H:%M", "%H:%M:%S", "%Y年%m月%d日"]
@@ -106,16 +122,22 @@ def test_all_texts_of_a_message_go_through_a_hook_and_its_names_do_not():
     message = Message(
         "log:1", "acme/a@b.de", "a@b.de", "write a@b.de", source_id="a@b.de", speaker="a@b.de", role="user",
         attachments=(
-            {"type": "tool_call", "id": "a@b.de", "arguments": '{"to":"a@b.de"}', "more": {"x": ["a@b.de", 1]}},
+            {"type": "tool_call", "id": "a@b.de", "arguments": '{"to":"a@b.de"}', "more": {"a@b.de": ["a@b.de", 1]}},
         ),
         note="a@b.de was cut",
     )  # fmt: skip
     found = redact(message, emails)
     assert (found.text, found.speaker, found.note) == ("write [email]", "[email]", "[email] was cut")
     assert found.attachments == (
-        {"type": "tool_call", "id": "a@b.de", "arguments": '{"to":"[email]"}', "more": {"x": ["[email]", 1]}},
+        {"type": "tool_call", "id": "a@b.de", "arguments": '{"to":"[email]"}', "more": {"[email]": ["[email]", 1]}},
     )
     assert (found.namespace, found.session_id, found.source_id) == ("acme/a@b.de", "a@b.de", "a@b.de")
+
+
+def test_a_number_in_an_attachment_that_is_a_phone_number_is_taken_out():
+    attachments = ({"type": "tool_call", "arguments": {"phone": 13800138000, "amount": 12.5, "urgent": True}},)
+    found = redact(Message("log:1", "acme", "s", "call", attachments=attachments), phones)
+    assert found.attachments[0]["arguments"] == {"phone": "[phone]", "amount": 12.5, "urgent": True}
 
 
 def run(**changes):

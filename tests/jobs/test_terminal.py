@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import io
 import json
@@ -145,6 +146,19 @@ def test_of_many_threads_that_find_a_line_due_one_writes_it(lines):
         clock.seconds = 15
         at_once(8, lambda: [bars.advance("build", 1) for _ in range(99)])
     assert lines() == ["build: done, 800 at 53/s, 0:15 elapsed"]
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.ENOSPC, "make room on the disk"), (errno.EROFS, "make it writable")]
+)
+def test_a_disk_that_takes_nothing_more_is_told_with_what_to_do(capsys, number, advice):
+    def job(argv):
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(SystemExit) as exited:
+        run_job(job)
+    assert exited.value.code == 1
+    assert advice in capsys.readouterr().err
 
 
 def at_once(count, work):

@@ -7,6 +7,7 @@ import pytest
 
 from jobs import query, rebucket, versions
 from jobs.terminal import run_job
+from pipelines.store import Store
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 
 
@@ -50,6 +51,20 @@ def test_a_rollback_changes_who_answers_and_the_list_says_so(job, store):
     assert lines[0].split()[:3] == [f"{first}*", "1", "3"]
     assert lines[1].split()[:5] == [second, "2", "2026-01-01", "00:00", "24"]
     assert [one["is_current"] for one in listed(job, store)] == [True, False]
+
+
+def test_ids_stay_whole_on_a_terminal_of_80_columns(job, store, monkeypatch):
+    ids = [one["version"] for one in listed(job, store)]
+    monkeypatch.setattr(versions.console, "width", 80)
+    _, out, _ = job(versions, store, "list")
+    assert all(one in out for one in ids)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_store_without_a_version_says_so(job, tmp_path):
+    Store.make(tmp_path / "empty", 2)
+    code, out, _ = job(versions, tmp_path / "empty", "list")
+    assert (code, out) == (0, "no version yet: rebuild the store\n")
 
 
 def test_a_version_is_shown_with_what_made_it_and_what_is_in_it(job, store):

@@ -270,6 +270,26 @@ def test_a_store_in_use_is_not_changed(root):
     assert files_of(root) == before
 
 
+def test_a_store_that_was_changed_since_it_was_opened_is_changed_as_it_is_now(root, wanted):
+    opened = Store.open(root)
+    rebucket(Store.open(root), 5, NOW, Silent())
+    done = rebucket(opened, 3, NOW, Silent())
+    assert (done.before, done.after) == (5, 3)
+    assert Store.open(root).buckets == 3
+
+
+def test_a_rebuild_that_waited_for_a_change_works_on_what_came_of_it(root, monkeypatch):
+    def change_and_hold(store, *given):
+        rebucket(Store.open(root), 5, NOW, Silent())
+        return hold_lease(store, *given)
+
+    monkeypatch.setattr("pipelines.run.hold_lease", change_and_hold)
+    with pytest.raises(StoreError, match=r"made with 5 buckets.*says 3"):
+        run(config_of(root, buckets=3))
+    done = run(config_of(root, buckets=0))
+    assert open_version(done.store).store_buckets == 5
+
+
 def test_a_configuration_of_other_buckets_is_told_what_to_run(root):
     with pytest.raises(StoreError, match=r"made with 3 buckets.*5.*jobs\.rebucket CONFIG --buckets 5"):
         run(config_of(root, buckets=5))
