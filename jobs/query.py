@@ -122,6 +122,9 @@ def _skills(arguments: argparse.Namespace, config: Config, namespaces: Sequence[
         write_json(response.as_dict())
     else:
         show_skills(response, arguments.context_tokens is not None)
+        missing = [name for name in namespaces if name not in response.namespaces]
+        if missing and response.namespaces:
+            console.print(f"[yellow]without runs in this version[/] {escape(', '.join(missing))}", highlight=False)
     return 0
 
 
