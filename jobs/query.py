@@ -19,7 +19,8 @@ from pipelines.encoders import open_encoder, tuned_vectors
 from pipelines.model_store import models_for
 from pipelines.rerankers import open_reranker
 from pipelines.retriever import Response, Retriever
-from pipelines.skill_retriever import SkillResponse, check_asked
+from pipelines.skill_response import SkillResponse
+from pipelines.skill_retriever import check_asked
 from pipelines.store import Store
 from pipelines.versions import Version, open_version
 
