@@ -28,8 +28,11 @@ from hgmem_core.skill_graph import SkillGraph, SkillTables, SkillVectors
 from hgmem_core.skill_texts import joined
 from hgmem_core.skill_utility import RETRIEVED, StepRange, Tally, UtilityRule, utilities, utility_rows
 
-EVOLUTION_REVISION = 2
+EVOLUTION_REVISION = 3
 """Raised when an equal graph and equal settings give another graph."""
+
+_ROUNDING = 1e-9
+"""By how much γ may fall short of a threshold that it is equal to: 0.7 · 2/7 is less than 0.2 in floating point."""
 
 MOST_ALIASES = 20
 MOST_KEPT_PAIRS = 10_000
@@ -113,7 +116,7 @@ def prune(graph: SkillGraph, rule: EvolutionConfig, cycle: int) -> tuple[SkillGr
     tallies: tuple[tuple[Literal["subtask", "skill"], Tally], ...]
     tallies = (("subtask", graph.subtask_tally), ("skill", graph.skill_tally))
     for kind, tally in tallies:
-        failing = np.flatnonzero((tally.shown >= rule.fewest_shown) & (tally.utility < rule.prune_below))
+        failing = np.flatnonzero((tally.shown >= rule.fewest_shown) & (tally.utility < rule.prune_below - _ROUNDING))
         failing = failing[np.lexsort((failing, -tally.shown[failing], tally.utility[failing]))]
         most = math.ceil(rule.most_pruned * len(tally.shown))
         going[kind] = np.zeros(len(tally.shown), bool)

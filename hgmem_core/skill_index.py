@@ -16,7 +16,7 @@ from hgmem_core.lineage import splice
 from hgmem_core.schemas import namespace_ranges
 from hgmem_core.sharded import VectorRows
 from hgmem_core.skill_graph import SkillGraph, SkillTables, SkillVectors
-from hgmem_core.tombstones import NO_TOMBSTONES, Tombstones
+from hgmem_core.tombstones import NO_TOMBSTONES, Mask, Tombstones
 from hgmem_core.vector_rows import aligned_vectors
 
 SKILL_INDEX_REVISION = 1
@@ -110,11 +110,19 @@ class SkillIndex:
         bounds = np.cumsum([tables[name].num_rows for name in NODE_TABLES])[:-1]
         own = dict(zip(NODE_TABLES, np.split(vectors, bounds), strict=True))
         found = SkillTables(**tables), SkillVectors(**own)
-        runs = tables["trajectories"]
-        hidden = tombstones.hidden_trajectories(namespace, runs.column("trajectory_id"), runs.column("said_at"))
+        hidden = self._hidden(namespace, tombstones)
         if hidden.all():
             return None
         return SkillGraph.of(*(hide_runs(*found, hidden) if hidden.any() else found))
+
+    def is_touched(self, namespace: str, tombstones: Tombstones) -> bool:
+        """Say whether the index still has runs of a namespace that are forgotten."""
+        return bool(self._hidden(namespace, tombstones).any())
+
+    def _hidden(self, namespace: str, tombstones: Tombstones) -> Mask:
+        first, stop = self._rows["trajectories"].get(namespace, (0, 0))
+        runs = self._tables.trajectories.slice(first, stop - first)
+        return tombstones.hidden_trajectories(namespace, runs.column("trajectory_id"), runs.column("said_at"))
 
 
 def _id_of(table: str) -> str:

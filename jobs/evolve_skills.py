@@ -13,8 +13,8 @@ from pipelines.feedback_files import read_feedback
 from pipelines.skill_evolve import evolve_skills
 
 MOST_CYCLES = 1_000
-SHOWN_FILES = 3
-"""Files of decisions that are named; all of them with `--json`."""
+SHOWN = 3
+"""Files of decisions, and namespaces left as they were, that are named; all of them with `--json`."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
         result["why_kept"] = done.why_kept
     files = [str(path) for path in done.decisions]
     if arguments.json:
-        told = {"feedback": done.feedback, "reasons": done.reasons, "decisions": files}
+        told = {"feedback": done.feedback, "reasons": done.reasons, "left": done.left, "decisions": files}
         write_json({**result, **told, "engine": done.engine.name, "stages": done.report.as_dict()})
         return 0
     summarise(None, done.report, result, str(done.engine), config.llm.prices)
@@ -61,10 +61,14 @@ def main(argv: Sequence[str]) -> int:
     console.print(f"[bold]feedback[/] {counts}", highlight=False)
     for reason, count in done.reasons.items():
         console.print(f"  {count} x {escape(reason)}", highlight=False, soft_wrap=True)
-    for path in files[:SHOWN_FILES]:
+    if done.left:
+        names = escape(", ".join([*done.left[:SHOWN], *(["…"] if len(done.left) > SHOWN else [])]))
+        why = "runs of theirs are forgotten; rebuild, and evolve again"
+        console.print(f"[bold]{len(done.left)} namespaces left as they were[/] {names}: {why}", highlight=False)
+    for path in files[:SHOWN]:
         console.print(f"[bold]decisions[/] {escape(path)}", highlight=False, soft_wrap=True)
-    if len(files) > SHOWN_FILES:
-        console.print(f"and {len(files) - SHOWN_FILES} more files of decisions, named by --json", highlight=False)
+    if len(files) > SHOWN:
+        console.print(f"and {len(files) - SHOWN} more files of decisions, named by --json", highlight=False)
     return 0
 
 

@@ -19,7 +19,8 @@ from pipelines.encoders import open_encoder, tuned_vectors
 from pipelines.model_store import models_for
 from pipelines.rerankers import open_reranker
 from pipelines.retriever import Response, Retriever
-from pipelines.skill_retriever import SkillResponse, check_asked
+from pipelines.skill_response import SkillResponse
+from pipelines.skill_retriever import check_asked
 from pipelines.store import Store
 from pipelines.versions import Version, open_version
 
@@ -122,6 +123,9 @@ def _skills(arguments: argparse.Namespace, config: Config, namespaces: Sequence[
         write_json(response.as_dict())
     else:
         show_skills(response, arguments.context_tokens is not None)
+        missing = [name for name in namespaces if name not in response.namespaces]
+        if missing and response.namespaces:
+            console.print(f"[yellow]without runs in this version[/] {escape(', '.join(missing))}", highlight=False)
     return 0
 
 

@@ -66,6 +66,7 @@ class EvolveJob:
         indexes: The skill index of each bucket of the version.
         feedback: FEEDBACK of each bucket that is to evolve; None for a replay of its own runs.
         recipe: What is replayed; None where there is feedback.
+        left: Namespaces that stay as they are.
         cycles: How often to prune and merge.
         software: What the driver runs.
         id: Of this job, no other's.
@@ -77,6 +78,7 @@ class EvolveJob:
     indexes: Mapping[int, Output]
     feedback: Mapping[int, pa.Table | None]
     recipe: DualPath | None
+    left: frozenset[str]
     cycles: int
     software: Mapping[str, str]
     id: str
@@ -149,6 +151,9 @@ class EvolveJob:
             "batch_size": self.config.encoder.batch_size,
             "feedback": digest_of_parts([json.dumps(digests, sort_keys=True)]),
         }
+        left = sorted(name for name in self.left if self.version.bucket_of(name) == bucket)
+        if left:
+            settings["left"] = left
         for number in count():
             stage = Stage(STAGE, EVOLVE_REVISION, {**settings, **({"again": number} if number else {})})
             found = self.store.find(self.store.output_folder(STAGE, stage.identity([index.digest])))
@@ -179,6 +184,8 @@ class EvolveJob:
         evolving: list[Evolving] = []
         counts = Counter(rows=0, credited=0)
         for name, graph in graphs.items():
+            if name in self.left:
+                continue
             rows = _as_now(shown(graph), _of(earlier, name))
             credited = _credited(graph, rows)
             counts += Counter(rows=rows.num_rows, credited=credited)

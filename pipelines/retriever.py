@@ -1,8 +1,6 @@
 """Queries against one opened version: analyse, rank, and return hits with their sources."""
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +29,9 @@ from hgmem_core.skill_utility import NodeKind
 from hgmem_core.tokens import tokenizer
 from hgmem_core.trained import Trained, TrainedModelError
 from pipelines.encoders import token_counter
-from pipelines.skill_retriever import SkillResponse, SkillRetriever
+from pipelines.open_namespaces import OpenNamespaces
+from pipelines.skill_response import SkillResponse
+from pipelines.skill_retriever import SkillRetriever
 from pipelines.tombstone_files import TombstoneWatch
 from pipelines.tuned_vectors import Tuned
 from pipelines.versions import Version, VersionError, check_encoder, check_tuned
@@ -131,9 +131,7 @@ class Retriever:
         self._tokenize = tokenizer(version.index.language)
         self._watch = TombstoneWatch(version.store)
         self._skills = SkillRetriever(version, encoder, self._count_tokens, self._watch)
-        self._buckets: dict[int, IndexReader | None] = {}
-        self._open: OrderedDict[str, NamespaceIndex] = OrderedDict()
-        self._lock = threading.Lock()
+        self._open = OpenNamespaces(version, version.open_bucket, self._open_in, OPEN_NAMESPACES)
 
     def with_models(self, models: Mapping[str, Trained]) -> "Retriever":
         """Return a retriever of the same version that has other models; what is open is shared."""
@@ -151,28 +149,15 @@ class Retriever:
             StoreError: A file of the store's tombstones is missing or damaged; what was hidden before stays so.
         """
         changed = self._watch.refresh()
-        with self._lock:
-            for namespace in changed:
-                self._open.pop(namespace, None)
+        self._open.close(changed)
         self._skills.close(changed)
 
     def namespace(self, namespace: str) -> NamespaceIndex | None:
         """Return the opened index of a namespace, or None if the version has nothing of it that is not forgotten."""
-        with self._lock:
-            found = self._open.get(namespace)
-            if found is not None:
-                self._open.move_to_end(namespace)
-                return found
-            bucket = self.version.bucket_of(namespace)
-            if bucket not in self._buckets:
-                self._buckets[bucket] = self.version.open_bucket(bucket)
-            reader = self._buckets[bucket]
-            found = reader.open(namespace, self._watch.tombstones) if reader else None
-            if found is not None:
-                self._open[namespace] = found
-                if len(self._open) > OPEN_NAMESPACES:
-                    self._open.popitem(last=False)
-            return found
+        return self._open.get(namespace)
+
+    def _open_in(self, reader: IndexReader, namespace: str) -> NamespaceIndex | None:
+        return reader.open(namespace, self._watch.tombstones)
 
     def namespaces(self) -> list[str]:
         """Every namespace of the version, in order; opens every bucket."""

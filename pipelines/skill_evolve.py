@@ -30,9 +30,11 @@ from pipelines.run import open_run_with_model
 from pipelines.runner import Report
 from pipelines.skill_cycles import STAGE
 from pipelines.store import Output, Store, StoreError
+from pipelines.tombstone_files import read_tombstones
 from pipelines.versions import Version, check_encoder, open_version
 
 _NO_NODE = "the version has no such node: it was pruned, or is of other runs"
+_FORGOTTEN = "some runs of the namespace are forgotten: rebuild first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class EvolvedSkills:
         kept: Decisions to keep what could have been pruned or merged.
         feedback: What became of the rows of feedback.
         reasons: Why some were of no use, and how many for each reason.
+        left: Namespaces that stay as they were until a rebuild, since some of their runs are forgotten: a merged skill
+            would say of them what is hidden.
         decisions: Files of DECISION rows, one for each bucket that evolved.
         report: What the stage did.
         engine: Which engine did it, and why.
@@ -68,6 +72,7 @@ class EvolvedSkills:
     kept: int
     feedback: Mapping[str, int]
     reasons: Mapping[str, int]
+    left: Sequence[str]
     decisions: Sequence[Path]
     report: Report = field(repr=False)
     engine: Choice
@@ -85,7 +90,7 @@ def evolve_skills(
 ) -> EvolvedSkills:
     """Evolve the skills of the current version and publish what they are then.
 
-    Namespaces without feedback on any of their nodes stay as they are.
+    Namespaces without feedback on any of their nodes stay as they are, and so do those that have forgotten runs.
 
     Args:
         config: Which store, and by which rule; with a replay, what would have been shown.
@@ -99,7 +104,7 @@ def evolve_skills(
     Raises:
         ConfigError: `skills.recipe` cannot be replayed.
         StoreError: Another job holds the store, it has no skills, no row of feedback is on any, the skills cannot be
-            replayed as they were evolved already, or a file is damaged.
+            replayed as they were evolved already, a file is damaged, or more runs were forgotten meanwhile.
         ClusterError: Ray cannot do the work.
         ModelError: The language model cannot be used, or not any more, or gave too few answers.
     """
@@ -111,8 +116,9 @@ def evolve_skills(
         _check(version, encoder, recipe)
         indexes = {int(bucket): _index_of(version, bucket) for bucket in version.manifest["skills"]["buckets"]}
         shown = _by_bucket(feedback, indexes, version.store_buckets) if feedback is not None else dict.fromkeys(indexes)
+        left = _touched(version)
         job = EvolveJob(
-            version, own, encoder.identity, indexes, shown, recipe, cycles, software_versions(), uuid.uuid4().hex
+            version, own, encoder.identity, indexes, shown, recipe, left, cycles, software_versions(), uuid.uuid4().hex
         )
         watch = Watch(progress, run.log, len(shown))
         made = {bucket: outputs[STAGE] for bucket, outputs in run.engine.index(job, encoder, chat, watch).items()}
@@ -123,11 +129,13 @@ def evolve_skills(
         look_at_answers(run, own, report, {STAGE: {"ok": answered, "fallback": sums["unanswered"]}})
         outcomes = _feedback_outcomes(feedback, sums)
         if not sums["credited"]:
-            raise StoreError(
-                f"none of the {outcomes['empty']} rows of feedback is on a node of version {version.id}, so nothing "
-                "was published: give feedback on this store's skills, or evolve the version that was asked"
-            )
+            raise StoreError(_nothing_credited(version, outcomes["empty"], left))
         run.lease.check()
+        if _touched(version) - left:
+            raise StoreError(
+                "runs that these skills were learnt from were forgotten meanwhile, so nothing was published: "
+                "start this job again"
+            )
         published = publish_skills(
             version,
             {**indexes, **made},
@@ -143,8 +151,10 @@ def evolve_skills(
         )
     before = int(version.manifest["skills"]["skills"])
     reasons = dict(feedback.rejected) if feedback is not None else {}
-    if outcomes["empty"]:
-        reasons[_NO_NODE] = outcomes["empty"]
+    forgotten = _rows_of(feedback, left)
+    for reason, count in ((_NO_NODE, outcomes["empty"] - forgotten), (_FORGOTTEN, forgotten)):
+        if count:
+            reasons[reason] = count
     return EvolvedSkills(
         version=published.version,
         evolved_from=version.id,
@@ -157,6 +167,7 @@ def evolve_skills(
         kept=sums["kept"],
         feedback=outcomes,
         reasons=reasons,
+        left=sorted(left),
         decisions=[output.folder / DECISIONS_FILE for output in made.values()],
         report=report,
         engine=run.choice,
@@ -193,6 +204,32 @@ def _check(version: Version, encoder: Encoder, recipe: DualPath | None) -> None:
             f"the skills of version {version.id} were evolved already, from version {evolved['from']}, and a replay "
             "needs them as they were learnt: rebuild and replay again, with more cycles if you like, or give feedback"
         )
+
+
+def _touched(version: Version) -> frozenset[str]:
+    """Return the namespaces of which the version still has skills of forgotten runs."""
+    tombstones = read_tombstones(version.store)
+    by_bucket: dict[int, list[str]] = {}
+    for namespace in tombstones.namespaces:
+        by_bucket.setdefault(version.bucket_of(namespace), []).append(namespace)
+    opened = ((version.open_skills(bucket), names) for bucket, names in by_bucket.items())
+    return frozenset(name for index, names in opened if index for name in names if index.is_touched(name, tombstones))
+
+
+def _nothing_credited(version: Version, rows: int, left: frozenset[str]) -> str:
+    if left:
+        return (
+            f"nothing was published: runs of {len(left)} namespaces of version {version.id} are forgotten, and no "
+            "feedback is on skills of others; rebuild the store, and start this job again"
+        )
+    return (
+        f"none of the {rows} rows of feedback is on a node of version {version.id}, so nothing was published: give "
+        "feedback on this store's skills, or evolve the version that was asked"
+    )
+
+
+def _rows_of(feedback: Feedback | None, namespaces: frozenset[str]) -> int:
+    return 0 if feedback is None else select(feedback.rows, namespaces).num_rows
 
 
 def _index_of(version: Version, bucket: str) -> Output:

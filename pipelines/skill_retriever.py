@@ -1,176 +1,35 @@
 """Tasks against the skills of one opened version: what to do, what to avoid, and what past runs of such tasks teach."""
 
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from hgmem_core.config import SkillsConfig
 from hgmem_core.encoding import Encoder, Vectors
 from hgmem_core.ids import check_namespace
 from hgmem_core.ranking import EmptyReason
-from hgmem_core.skill_context import SkillContext, skill_context
+from hgmem_core.skill_context import skill_context
 from hgmem_core.skill_graph import SkillGraph
 from hgmem_core.skill_index import SkillIndex
-from hgmem_core.skill_join import Finding, Joined, join_findings
+from hgmem_core.skill_join import Finding, join_findings
 from hgmem_core.skill_recipes import FlatSkills, SkillRecipe, find_skill_recipe, with_counts
 from hgmem_core.skill_search import SkillQueries, search_many
-from hgmem_core.skill_utility import Tally
 from hgmem_core.skill_words import SkillWords
 from hgmem_core.subtasks import subtasks
 from hgmem_core.tokens import tokenizer
+from pipelines.open_namespaces import OpenNamespaces
 from pipelines.skill_memory import task_vectors
+from pipelines.skill_response import SkillResponse, found_lessons, found_skills, found_subtasks
 from pipelines.tombstone_files import TombstoneWatch
 from pipelines.versions import Version
 
 OPEN_GRAPHS = 128
 """Namespaces whose skills are kept open; each holds its vectors in memory."""
 
-MOST_RUNS = 5
-"""That are named of a skill."""
-
 MOST_NAMESPACES = 8
 """That are asked for one task, libraries not counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundSkill:
-    """What to do, or a mistake to avoid.
-
-    Attributes:
-        rank: Among all that were found, from 1.
-        namespace: Whose it is.
-        skill_id: Its id.
-        polarity: `positive` for what to do, `negative` for a mistake.
-        name: A few words.
-        text: When it is of use, and what to do.
-        aliases: Names of similar ones that joined it.
-        weight: What it is ranked by in its namespace: κ, the number of retrieved runs that taught it, or what the
-            recipe puts in its place.
-        cosine: With the task.
-        utility: γ: how runs went in which it took part.
-        shown: ν: how many these are.
-        succeeded: σ: how many of them succeeded.
-        taught_by: Runs that taught it, by their own ids where the log has some: retrieved ones first, five at most.
-        in_context: Whether the context has it.
-    """
-
-    rank: int
-    namespace: str
-    skill_id: str
-    polarity: str
-    name: str
-    text: str
-    aliases: list[str]
-    weight: float
-    cosine: float
-    utility: float
-    shown: int
-    succeeded: int
-    taught_by: list[str]
-    in_context: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FoundLesson:
-    """What a retrieved run teaches.
-
-    Attributes:
-        rank: Nearest to the task first, from 1.
-        namespace: Whose it is.
-        trajectory_id: The run's id.
-        source_id: The log's own id of it, or None.
-        task: What it was to do.
-        outcome: How it ended.
-        said_at: When it was made, or None.
-        text: The lesson.
-        cosine: Of the run with the task.
-        in_context: Whether the context has it; of equal ones it has the first.
-    """
-
-    rank: int
-    namespace: str
-    trajectory_id: str
-    source_id: str | None
-    task: str
-    outcome: str
-    said_at: datetime | None
-    text: str
-    cosine: float
-    in_context: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FoundSubtask:
-    """A step of a past run's plan, by which runs were found; feedback may be given on it as on a skill.
-
-    Attributes:
-        rank: Nearest to the plan first, from 1.
-        namespace: Whose it is.
-        subtask_id: Its id.
-        text: What was to be done.
-        cosine: With the task's whole plan.
-        utility: γ: how runs went in which it took part.
-        shown: ν: how many these are.
-        succeeded: σ: how many of them succeeded.
-    """
-
-    rank: int
-    namespace: str
-    subtask_id: str
-    text: str
-    cosine: float
-    utility: float
-    shown: int
-    succeeded: int
-
-
-@dataclass(frozen=True, slots=True)
-class SkillResponse:
-    """The answer to one task.
-
-    Attributes:
-        version: The version that answered.
-        recipe: The recipe's name.
-        namespaces: Those that were asked and that the version has, libraries last.
-        plan: The steps that the task was cut into.
-        skills: What to do, best first.
-        mistakes: What to avoid, best first.
-        lessons: Of the retrieved runs that have one, nearest first.
-        subtasks: Steps of past runs that are nearest to the plan; none where the recipe does not look for them.
-        reason: Why nothing was found, else None.
-        context: A text for a prompt.
-        context_tokens: Its length.
-        left_out: Lines that the budget had no room for.
-        timings_ms: Milliseconds spent on encoding the task and its plan, and on the search.
-    """
-
-    version: str
-    recipe: str
-    namespaces: list[str]
-    plan: list[str]
-    skills: list[FoundSkill]
-    mistakes: list[FoundSkill]
-    lessons: list[FoundLesson]
-    subtasks: list[FoundSubtask]
-    reason: EmptyReason | None
-    context: str
-    context_tokens: int
-    left_out: int
-    timings_ms: dict[str, float]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the response as JSON-ready values, times in ISO 8601."""
-        content = asdict(self)
-        for lesson in content["lessons"]:
-            lesson["said_at"] = lesson["said_at"].isoformat() if lesson["said_at"] else None
-        return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,40 +57,23 @@ class SkillRetriever:
         self._encoder = encoder
         self._count_tokens = count_tokens
         self._tokenize = tokenizer(version.index.language)
-        self._buckets: dict[int, SkillIndex | None] = {}
-        self._open: OrderedDict[str, _Open] = OrderedDict()
-        self._lock = threading.Lock()
+        self._open = OpenNamespaces(version, version.open_skills, self._open_in, OPEN_GRAPHS)
 
     def graph(self, namespace: str) -> SkillGraph | None:
         """Return the opened skill hypergraph of a namespace, or None if the version has no run of it."""
-        found = self._opened(namespace)
+        found = self._open.get(namespace)
         return None if found is None else found.graph
 
     def close(self, namespaces: Iterable[str]) -> None:
         """Close some namespaces, so that they are opened anew: other runs of theirs are forgotten now."""
-        with self._lock:
-            for namespace in namespaces:
-                self._open.pop(namespace, None)
+        self._open.close(namespaces)
 
-    def _opened(self, namespace: str) -> _Open | None:
-        with self._lock:
-            found = self._open.get(namespace)
-            if found is not None:
-                self._open.move_to_end(namespace)
-                return found
-            bucket = self.version.bucket_of(namespace)
-            if bucket not in self._buckets:
-                self._buckets[bucket] = self.version.open_skills(bucket)
-            index = self._buckets[bucket]
-            graph = index.open(namespace, self._watch.tombstones) if index else None
-            if graph is None:
-                return None
-            settings = self.version.index
-            found = _Open(graph, SkillWords(graph.tables.skills, self._tokenize, settings.k1, settings.b))
-            self._open[namespace] = found
-            if len(self._open) > OPEN_GRAPHS:
-                self._open.popitem(last=False)
-            return found
+    def _open_in(self, index: SkillIndex, namespace: str) -> _Open | None:
+        graph = index.open(namespace, self._watch.tombstones)
+        if graph is None:
+            return None
+        settings = self.version.index
+        return _Open(graph, SkillWords(graph.tables.skills, self._tokenize, settings.k1, settings.b))
 
     def search(
         self, namespaces: str | Sequence[str], task: str, settings: SkillsConfig, libraries: Sequence[str] = ()
@@ -257,7 +99,7 @@ class SkillRetriever:
         recipe = find_skill_recipe(settings.recipe)
         recipe = with_counts(recipe, settings.subtasks, settings.trajectories, settings.skills)
         asked = check_asked(namespaces)
-        opened = {name: self._opened(name) for name in dict.fromkeys([*asked, *map(check_namespace, libraries)])}
+        opened = {name: self._open.get(name) for name in dict.fromkeys([*asked, *map(check_namespace, libraries)])}
         known = {name: own for name, own in opened.items() if own is not None}
         plan = subtasks(task)
         if not known:
@@ -270,9 +112,9 @@ class SkillRetriever:
         joined = join_findings([_found(own, task, tasks, plans, recipe) for own in known.values()], recipe)
         context = skill_context(joined, recipe.fill, settings.context_tokens, self._count_tokens)
         names = list(known)
-        skills = list(_skills(joined, names, context))
-        lessons = list(_lessons(joined, names, context, tasks[0]))
-        steps = list(_subtasks(joined, names, plans[0]))
+        skills = list(found_skills(joined, names, context))
+        lessons = list(found_lessons(joined, names, context, tasks[0]))
+        steps = list(found_subtasks(joined, names, plans[0]))
         ended = time.perf_counter()
         reason: EmptyReason | None = None
         if not skills and not lessons:
@@ -312,74 +154,3 @@ def _found(opened: _Open, task: str, tasks: Vectors, plans: Vectors, recipe: Ski
         scores = opened.words.scores(task)[None]
     [found] = search_many(opened.graph, SkillQueries(tasks, plans, scores), recipe)
     return Finding(opened.graph, found)
-
-
-def _skills(joined: Joined, names: Sequence[str], context: SkillContext) -> Iterator[FoundSkill]:
-    for rank, (own, place) in enumerate(joined.skills, start=1):
-        graph, found = joined.findings[own].graph, joined.findings[own].found
-        skill = int(found.skills[place])
-        row = graph.tables.skills.slice(skill, 1).to_pylist()[0]
-        runs = graph.hypergraph.edges_of_skill.of(skill)
-        nearest = [run for run in found.trajectories.tolist() if run in runs]
-        others = [run for run in runs[:MOST_RUNS].tolist() if run not in nearest]
-        yield FoundSkill(
-            rank=rank,
-            namespace=names[own],
-            skill_id=row["skill_id"],
-            polarity=row["polarity"],
-            name=row["name"],
-            text=row["text"],
-            aliases=row["aliases"],
-            weight=float(found.weights[place]),
-            cosine=float(found.cosines[place]),
-            taught_by=_names(graph, [*nearest, *others][:MOST_RUNS]),
-            in_context=(own, skill) in context.skills,
-            **_known(graph.skill_tally, skill),
-        )
-
-
-def _known(tally: Tally, node: int) -> Mapping[str, Any]:
-    return {
-        "utility": float(tally.utility[node]),
-        "shown": int(tally.shown[node]),
-        "succeeded": int(tally.succeeded[node]),
-    }
-
-
-def _names(graph: SkillGraph, runs: Sequence[int]) -> list[str]:
-    """Return the log's own ids of runs, or those of this store."""
-    rows = graph.tables.trajectories.select(["source_id", "trajectory_id"]).take(pa.array(runs, pa.int64()))
-    return [row["source_id"] or row["trajectory_id"] for row in rows.to_pylist()]
-
-
-def _lessons(joined: Joined, names: Sequence[str], context: SkillContext, task: Vectors) -> Iterator[FoundLesson]:
-    columns = ["trajectory_id", "source_id", "task", "outcome", "said_at"]
-    cosines = [finding.graph.vectors.trajectories @ task for finding in joined.findings]
-    rank = 0
-    for own, place in joined.trajectories:
-        graph = joined.findings[own].graph
-        run = int(joined.findings[own].found.trajectories[place])
-        if not graph.lessons[run]:
-            continue
-        rank += 1
-        yield FoundLesson(
-            rank=rank,
-            namespace=names[own],
-            text=graph.lessons[run],
-            cosine=float(cosines[own][run]),
-            in_context=(own, run) in context.trajectories,
-            **graph.tables.trajectories.select(columns).slice(run, 1).to_pylist()[0],
-        )
-
-
-def _subtasks(joined: Joined, names: Sequence[str], plan: Vectors) -> Iterator[FoundSubtask]:
-    for rank, (own, place) in enumerate(joined.subtasks, start=1):
-        graph = joined.findings[own].graph
-        subtask = int(joined.findings[own].found.subtasks[place])
-        yield FoundSubtask(
-            rank=rank,
-            namespace=names[own],
-            cosine=float(graph.vectors.subtasks[subtask] @ plan),
-            **graph.tables.subtasks.select(["subtask_id", "text"]).slice(subtask, 1).to_pylist()[0],
-            **_known(graph.subtask_tally, subtask),
-        )

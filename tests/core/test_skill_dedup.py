@@ -61,6 +61,15 @@ def test_a_skill_joins_the_nearest_leader_and_not_what_joined_one():
     assert aliases == {("positive", "a"): [], ("positive", "b"): ["near-b", "chained"]}
 
 
+@pytest.mark.parametrize("block", [1, 4])
+def test_what_joined_a_skill_draws_no_other_to_it(monkeypatch, block):
+    monkeypatch.setattr(skill_dedup, "_BLOCK", block)
+    angles = np.radians([0, 20, 40])
+    rows = [(f"r{place}", "positive", name) for place, name in enumerate(("a", "near-a", "near-that"))]
+    aliases, _ = found(rows, np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    assert aliases == {("positive", "a"): ["near-a"], ("positive", "near-that"): []}
+
+
 def test_of_two_equally_near_leaders_the_lower_id_is_joined():
     spread = [(0.95, np.sqrt(1 - 0.95**2)), (0.95, -np.sqrt(1 - 0.95**2)), UP]
     for name in ("one", "two", "three", "four"):

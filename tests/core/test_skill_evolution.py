@@ -16,7 +16,7 @@ from hgmem_core.skill_evolution import (
     plan_evolution,
 )
 from hgmem_core.skill_texts import TEXT_CHARS
-from hgmem_core.skill_utility import StepRange
+from hgmem_core.skill_utility import RETRIEVED, StepRange, utilities
 from tests.core.skill_graphs import graph
 
 RULE = EvolutionConfig(most_pruned=1.0, most_merged=1.0)
@@ -116,21 +116,23 @@ def test_the_recurrence_is_the_closed_form(own, utility, restart, depth, seed):
 
 
 def test_a_utility_of_exactly_the_threshold_is_kept_and_few_runs_do_not_judge():
+    [slow] = utilities(np.array([7]), np.array([2]), np.array([10.0]), STEPS, RETRIEVED)  # 0.7 * 2 / 7
     own = graph(
-        {"r1": {"skills": ["at", "below", "rare"], "subtasks": ["u", "v"]}},
+        {"r1": {"skills": ["at", "below", "rare", "slow"], "subtasks": ["u", "v"]}},
         {
             "at": {"shown": 3, "utility": 0.2},
-            "below": {"shown": 3, "utility": np.nextafter(0.2, 0)},
+            "below": {"shown": 3, "utility": 0.2 - 1e-8},
             "rare": {"shown": 2, "utility": 0.0},
+            "slow": {"shown": 7, "utility": slow},
         },
         {"u": {"shown": 5, "utility": 0.1}},
     )
     evolved = evolve(own)
-    assert ids(evolved.tables.skills) == ["at", "rare"]
+    assert ids(evolved.tables.skills) == ["at", "rare", "slow"]
     assert ids(evolved.tables.subtasks, "subtask_id") == ["v"]
     assert ids(evolved.tables.trajectories, "trajectory_id") == ["r1"]
-    assert members(evolved.tables) == [("r1", "at"), ("r1", "rare"), ("r1", "v")]
-    assert ids(evolved.tables.utilities, "node_id") == ["at", "rare"]
+    assert members(evolved.tables) == [("r1", "at"), ("r1", "rare"), ("r1", "slow"), ("r1", "v")]
+    assert ids(evolved.tables.utilities, "node_id") == ["at", "rare", "slow"]
     reason = "utility below 0.2 in at least 3 runs"
     assert decided(evolved, "cycle", "decision", "node_kind", "node_id", "other_id", "reason", "shown") == [
         (7, "prune", "skill", "below", "", reason, 3),

@@ -109,7 +109,7 @@ def test_pairs_replace_runs():
 
 
 def test_pairs_pass_over_runs_that_have_none():
-    own = graph({"r1": {"subtasks": ["u"], "vector": X}, "r2": {"subtasks": ["v"], "skills": ["a"], "vector": Y}})
+    own = graph({"r1": {"subtasks": ["u", "w"], "vector": X}, "r2": {"subtasks": ["v"], "skills": ["a"], "vector": Y}})
     result = found(DualPath("x", 0, 1, 5, edges="pairs"), own)
     assert (names(own, "skill", result.skills), names(own, "trajectory", result.trajectories)) == (["a"], ["r2"])
 
@@ -147,7 +147,9 @@ def graphs(draw):
 def test_many_tasks_at_once_find_what_each_finds_alone(own, asked, name):
     recipe = SKILL_RECIPES[name]
     scores = np.arange(6 * len(asked)).reshape(len(asked), 6) % 4
-    together = search_many(own, queries([task for task, _ in asked], [plan for _, plan in asked], scores), recipe)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hgmem_core.skill_search._BLOCK", 4)
+        together = search_many(own, queries([task for task, _ in asked], [plan for _, plan in asked], scores), recipe)
     assert len(together) == len(asked)
     for place, ((task, plan), many) in enumerate(zip(asked, together, strict=True)):
         alone = found(recipe, own, tasks=[task], plans=[plan], scores=scores[place : place + 1])

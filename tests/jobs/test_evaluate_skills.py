@@ -10,7 +10,7 @@ import pytest
 from hgmem_core.recipes import RecipeError
 from hgmem_core.tasks.task import TaskError
 from jobs import evaluate
-from pipelines import skill_evaluation
+from pipelines import skill_held_out
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "evaluation.schema.json").read_text())
 STATIC = ("--set", "encoder.name=static")
@@ -151,7 +151,7 @@ def test_differences_and_evolution_are_beside_the_first_recipe_and_chance(tmp_pa
 def retrieved(monkeypatch):
     """What each search found, as texts, in the order of searches."""
     found = []
-    search = skill_evaluation.search_many
+    search = skill_held_out.search_many
 
     def recorded(graph, queries, recipe):
         answers = search(graph, queries, recipe)
@@ -161,7 +161,7 @@ def retrieved(monkeypatch):
             found.append((recipe.name, [texts[skill] for skill in answer.skills.tolist()], lessons))
         return answers
 
-    monkeypatch.setattr(skill_evaluation, "search_many", recorded)
+    monkeypatch.setattr(skill_held_out, "search_many", recorded)
     return found
 
 

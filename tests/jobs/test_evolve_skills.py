@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from jobs import evolve_skills, query, rebuild
+from jobs import evolve_skills, forget, query, rebuild
 from jobs.terminal import run_job
 from tests.pipelines.runs import runs, write_runs
 from tests.pipelines.scripted_model import script_of
@@ -83,6 +83,15 @@ def test_a_replay_says_as_json_what_it_did(job, config):
     assert done["skills_after"] == done["skills_before"] - done["pruned"] - done["merged"]
     assert done["feedback"]["ok"] > 0
     assert len(done["decisions"]) == done["stages"]["evolve"]["made"]
+
+
+def test_a_namespace_with_forgotten_runs_is_left_as_it_was_and_named(job, config, tmp_path):
+    feedback = write(tmp_path / "feedback.jsonl", answer(job, config)[0])
+    assert job(forget, config, "--namespace", "acme/ana", "--trajectory", "heat-egg")[0] == 0
+    code, out, _ = job(evolve_skills, config, "--replay")
+    assert (code, "1 namespaces left as they were acme/ana: runs of theirs are forgotten" in out) == (0, True)
+    code, _, err = job(evolve_skills, config, "--feedback", feedback)
+    assert (code, "runs of 1 namespaces" in err, "rebuild the store" in err) == (1, True, True)
 
 
 def test_a_language_model_writes_what_merged_skills_say(job, config):

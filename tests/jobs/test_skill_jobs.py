@@ -114,6 +114,7 @@ def test_several_namespaces_and_libraries_are_asked_at_once(job, config, asked, 
     assert found["plan"] == [TASK]
     assert "acme/bo heat-egg" in job(query, *asked, "--namespace", "acme/bo")[1]
     assert "acme/ana heat-egg" not in job(query, *asked)[1]
+    assert "without runs in this version acme/none\n" in job(query, *asked, "--namespace", "acme/none")[1]
     with config.open("a") as text:
         text.write('[skills]\nlibraries = ["acme/bo", "acme/nobody"]\n')
     found = json.loads(job(query, *asked, "--config", config, "--json")[1])

@@ -14,8 +14,10 @@ from pipelines import build as build_module
 from pipelines.encoders import open_encoder
 from pipelines.forget import NothingToForget, Selection, forget, restore
 from pipelines.imports import read_imports
+from pipelines.progress import Silent
 from pipelines.retriever import Retriever
-from pipelines.store import Store
+from pipelines.skill_evolve import evolve_skills
+from pipelines.store import Store, StoreError
 from pipelines.tombstone_files import number_of_tombstones
 from pipelines.versions import current_version, open_version
 from tests.pipelines.logs import NOW, config_of, files_of, import_only, rows, run, write_jsonl
@@ -479,6 +481,47 @@ def test_runs_lessons_and_skills_are_hidden_too(learnt, tmp_path, selection):
     restore(store, selection, NOW)
     run(runs_config(store.root, tmp_path / "copy" / "runs.jsonl"))
     assert "heat-egg" in skills_of(retriever(store), ANA)
+
+
+def test_evolution_joins_nothing_that_is_forgotten_to_what_is_not(tmp_path):
+    found = runs()
+    alone = {**found[0], "id": "alone", "task_id": "alone", "steps": [{"action": f"{CANARY} the egg 1"}]}
+    merging = {"merge_from": 0.0, "raw_floor": -1.0, "most_merged": 1.0}
+    log = write_runs(tmp_path / "runs.jsonl", [*found, alone])
+    config = runs_config(tmp_path / "store", log, skills={"evolution": merging})
+    run(config)
+    store = Store.open(tmp_path / "store")
+    assert CANARY in skills_of(retriever(store), ANA)
+    forget(store, Selection(ANA, trajectories=("alone",)), NOW)
+    before, theirs = skills_of(retriever(store), ANA), skills_of(retriever(store), BO)
+    assert CANARY not in before
+    done = evolve_skills(config, ENCODER, None, 3, NOW, Silent())
+    assert CANARY not in skills_of(retriever(store), ANA)
+    assert skills_of(retriever(store), ANA) == before
+    assert done.left == [ANA]
+    assert skills_of(retriever(store), BO) != theirs
+    run(config)
+    assert evolve_skills(config, ENCODER, None, 3, NOW, Silent()).left == []
+    assert skills_of(retriever(store), ANA) != before
+
+
+class _Forgetting(Silent):
+    """Forgets a run as soon as work begins."""
+
+    def __init__(self, store):
+        self.store = store
+
+    def start(self, stage, total):
+        forget(self.store, Selection(ANA, trajectories=("heat-egg",)), NOW)
+
+
+def test_what_is_forgotten_while_skills_evolve_is_not_published(learnt, tmp_path):
+    shutil.copytree(learnt, tmp_path / "copy")
+    store = Store.open(tmp_path / "copy" / "store")
+    config, before = runs_config(store.root, tmp_path / "copy" / "runs.jsonl"), current_version(store)
+    with pytest.raises(StoreError, match="forgotten meanwhile, so nothing was published"):
+        evolve_skills(config, ENCODER, None, 1, NOW, _Forgetting(store))
+    assert current_version(store) == before
 
 
 def vars_of(index):
