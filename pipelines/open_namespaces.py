@@ -55,6 +55,11 @@ class OpenNamespaces(Generic[Index, Opened]):
                     self._open.popitem(last=False)
             return found
 
+    def recent(self, count: int) -> list[str]:
+        """Return the names of those that were asked last, the last one first."""
+        with self._lock:
+            return list(reversed(self._open))[:count]
+
     def close(self, namespaces: Iterable[str]) -> None:
         """Close some namespaces, so that they are opened anew."""
         with self._lock:

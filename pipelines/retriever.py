@@ -177,8 +177,7 @@ class Retriever:
 
     def recent(self, count: int) -> list[str]:
         """Return the namespaces that were asked last, the last one first."""
-        with self._lock:
-            return list(reversed(self._open))[:count]
+        return self._open.recent(count)
 
     def wants_vector(self, recipe: str) -> bool:
         """Tell whether a search by that recipe encodes the query.
