@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
 def _list(store: Store, arguments: argparse.Namespace) -> int:
     records = history(store)
     if arguments.json:
-        write_json({"store": str(store.root), "versions": [_as_json(record) for record in records]})
+        write_json({"store": str(store), "versions": [_as_json(record) for record in records]})
         return 0
     if not records:
         console.print("no version yet: rebuild the store")
@@ -90,7 +90,7 @@ def _as_json(record: VersionRecord) -> dict[str, Any]:
 def _show(store: Store, arguments: argparse.Namespace) -> int:
     version = open_version(store, arguments.version)
     if arguments.json:
-        write_json({"store": str(store.root), "manifest": version.manifest})
+        write_json({"store": str(store), "manifest": version.manifest})
         return 0
     for name, value in _described(version, next(one for one in history(store) if one.version == version.id)).items():
         _say(name, str(value))
@@ -197,9 +197,9 @@ def _prune(store: Store, arguments: argparse.Namespace) -> int:
 
 def _tell(store: Store, arguments: argparse.Namespace, result: Mapping[str, object]) -> int:
     if arguments.json:
-        write_json({"store": str(store.root), **result})
+        write_json({"store": str(store), **result})
     else:
-        for name, value in chain([("store", store.root)], result.items()):
+        for name, value in chain([("store", str(store))], result.items()):
             _say(name.replace("_", " "), str(value))
     return 0
 

@@ -118,6 +118,13 @@ def test_what_cannot_be_done_is_refused_in_one_message(job, store, arguments, co
     assert "Traceback" not in err
 
 
+def test_a_store_of_objects_is_told_by_its_address(job, tmp_path, monkeypatch):
+    mirrored = Store.make(tmp_path / "mirror", 2)
+    monkeypatch.setattr(Store, "__str__", lambda store: "s3://bucket/memory")
+    monkeypatch.setattr(Store, "open", lambda root: mirrored)
+    assert json.loads(job(versions, "s3://bucket/memory", "list", "--json")[1])["store"] == "s3://bucket/memory"
+
+
 def test_a_folder_that_is_no_store_is_refused(job, tmp_path):
     code, _, err = job(versions, tmp_path, "list")
     assert (code, "is no store" in err) == (1, True)
