@@ -162,6 +162,16 @@ def test_skills_come_with_what_their_outcome_is_told_by(root, era):
     assert all(skill["skill_id"] in text_of(result) for skill in found["skills"])
 
 
+def test_a_library_is_shown_to_those_who_may_read_it(root, tmp_path):
+    keys = [key_for(tmp_path / "keys", *grants) for grants in (("acme/ana:read",), ("acme/ana:read", "acme/bo:read"))]
+    config = serve_config(root, keys=str(tmp_path / "keys"))
+    config = config.model_copy(update={"skills": config.skills.model_copy(update={"libraries": ["acme/bo"]})})
+    task = {"task": "put a hot egg", "namespace": "acme/ana"}
+    without, with_it = (call(config, "search_skills", task, key=key).structured_content for key in keys)
+    assert (without["namespaces"], without["skills"]) == ([], [])
+    assert with_it["namespaces"] == ["acme/bo"] and with_it["skills"]
+
+
 def test_a_namespace_that_there_is_not_is_no_error(root):
     result = call(serve_config(root), "search_memory", {**QUESTION, "namespace": "acme/nobody"})
     assert not result.is_error and result.structured_content["hits"] == []
