@@ -22,6 +22,10 @@ class Caller:
     key_id: str
     grants: tuple[Grant, ...]
 
+    def may(self, right: Right, namespace: str) -> bool:
+        """Say whether the caller has a right to a namespace."""
+        return any(grant.allows(namespace, right) for grant in self.grants)
+
     def require(self, right: Right, namespaces: Sequence[str]) -> None:
         """Let a request pass that names namespaces, before anything is looked up in them.
 
@@ -29,7 +33,7 @@ class Caller:
             Problem: 403, the same whether there is such a namespace or not.
         """
         for place, namespace in enumerate(namespaces):
-            if not any(grant.allows(namespace, right) for grant in self.grants):
+            if not self.may(right, namespace):
                 field = "namespace" if len(namespaces) == 1 else f"namespaces.{place}"
                 raise Problem(
                     403, f"the key has no right to {right} there", [(field, "outside of what the key may use")]

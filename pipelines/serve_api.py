@@ -1,24 +1,21 @@
 """The endpoint's HTTP interface: routes under `/v1`, each a few lines around what finds, and the guard before them."""
 
 import asyncio
-import time
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version as software_version
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
-from hgmem_core.lexical import Floats
-from pipelines.retriever import Response as Found
+from pipelines import serve_reading
 from pipelines.serve_access import Caller
 from pipelines.serve_guard import Guard, caller_of
-from pipelines.serve_memories import answer, find_memory, find_nodes, fused_context, fused_hits, stats
+from pipelines.serve_mcp import Tools
+from pipelines.serve_memories import stats
 from pipelines.serve_models import (
-    Asking,
     ContextAnswer,
     ContextRequest,
     ForgetAnswer,
@@ -37,9 +34,8 @@ from pipelines.serve_models import (
     StatsAnswer,
     VersionAnswer,
 )
-from pipelines.serve_problems import PROBLEM_TYPE, Problem, ProblemDocument, add_problem_handlers, field_problem
+from pipelines.serve_problems import PROBLEM_TYPE, ProblemDocument, add_problem_handlers, field_problem
 from pipelines.serve_service import Service
-from pipelines.serve_versions import Served
 from pipelines.told_outcomes import Row, add_outcome
 from pipelines.tombstone_files import Tombstone, add_tombstones
 
@@ -48,11 +44,13 @@ Who = Annotated[Caller, Depends(caller_of)]
 
 def make_app(service: Service) -> FastAPI:
     """Return the application; more routes may be added to it, and apps mounted, behind the same guard."""
+    tools = Tools(service)
 
     @asynccontextmanager
     async def watching(_: FastAPI) -> AsyncIterator[None]:
         task = asyncio.create_task(service.watch())
-        yield
+        async with tools.running():
+            yield
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -74,6 +72,7 @@ def make_app(service: Service) -> FastAPI:
     _add_running(router, service)
     app.include_router(router)
     _add_open(app, service)
+    app.router.routes.append(tools.route)
     add_problem_handlers(app)
     app.add_middleware(
         Guard, config=service.config.serve, access=service.access, metrics=service.metrics, audit=service.audit
@@ -100,66 +99,17 @@ def _add_reading(router: APIRouter, service: Service) -> None:
     @router.post("/search", response_model=SearchAnswer)
     async def search(asked: SearchRequest, caller: Who) -> Response:
         """Find turns, facts, episodes and topics for a question."""
-        caller.require("read", asked.asked)
-        k = asked.k or service.config.retrieve.k
-        if k > service.config.serve.max_k:
-            raise field_problem("k", f"at most {service.config.serve.max_k}")
-        _check_text(service, "query", asked.query)
-        async with service.gate.turn():
-            served = service.versions.current
-            vector, encoded = await _vector(service, served, asked, wanted=set(asked.levels) != {"turn"})
-
-            def find() -> dict[str, Any]:
-                found = _found(service, served, asked, k, asked.explain, None, vector)
-                nodes = [
-                    node
-                    for level in asked.levels
-                    if level != "turn" and vector is not None
-                    for node in find_nodes(served.retriever, asked.asked, vector, level, asked.conditions, k)
-                ]
-                hits = fused_hits(found, k) if "turn" in asked.levels else []
-                reranked = any(one.reranked for one in found.values())
-                return {**answer(list(found.values())), "hits": hits, "nodes": nodes, "reranked": reranked}
-
-            return _answered(service, await service.gate.run(find), encoded)
+        return JSONResponse(await serve_reading.search(service, caller, asked))
 
     @router.post("/context", response_model=ContextAnswer)
     async def context(asked: ContextRequest, caller: Who) -> Response:
         """Return a text for a prompt, under a budget of tokens, with citations."""
-        caller.require("read", asked.asked)
-        _check_text(service, "query", asked.query)
-        async with service.gate.turn():
-            served = service.versions.current
-            vector, encoded = await _vector(service, served, asked, wanted=False)
-
-            def find() -> dict[str, Any]:
-                most = service.config.serve.max_k
-                found = _found(service, served, asked, most, False, asked.tokens, vector)
-                made = fused_context(found, asked.tokens, served.retriever)
-                citations = [
-                    {"number": number, "text": one.text, "day": one.date, "turn_ids": one.turn_ids}
-                    for number, one in enumerate(made.statements, 1)
-                ]
-                told = {"text": made.text, "tokens": made.tokens, "left_out": made.left_out}
-                return {**answer(list(found.values())), **told, "citations": citations}
-
-            return _answered(service, await service.gate.run(find), encoded)
+        return JSONResponse(await serve_reading.context(service, caller, asked))
 
     @router.post("/memories/get", response_model=MemoryAnswer)
     async def get_memory(asked: MemoryRequest, caller: Who) -> Response:
         """Return a turn, fact, episode or topic by its id, with its sources and hyperedges."""
-        caller.require("read", [asked.namespace])
-        async with service.gate.turn():
-            served = service.versions.current
-
-            def find() -> dict[str, Any] | None:
-                index = served.retriever.namespace(asked.namespace)
-                return None if index is None else find_memory(index, asked.id)
-
-            found = await service.gate.run(find)
-        if found is None:
-            raise _unknown_id()
-        return JSONResponse({"version": served.version.id, "namespace": asked.namespace, **found})
+        return JSONResponse(await serve_reading.memory(service, caller, asked))
 
     @router.post("/namespaces/stats", response_model=StatsAnswer)
     async def namespace_stats(asked: NamespaceRequest, caller: Who) -> Response:
@@ -175,15 +125,7 @@ def _add_skills(router: APIRouter, service: Service) -> None:
     @router.post("/skills/search", response_model=SkillsAnswer)
     async def search_skills(asked: SkillsRequest, caller: Who) -> Response:
         """Find skills, mistakes and lessons for a task."""
-        caller.require("read", [asked.namespace])
-        _check_text(service, "task", asked.task)
-        told = {"recipe": asked.recipe, "skills": asked.skills, "context_tokens": asked.tokens}
-        changed = {name: value for name, value in told.items() if value is not None}
-        settings = service.config.skills.model_copy(update=changed)
-        async with service.gate.turn():
-            retriever = service.versions.current.retriever
-            found = await service.gate.run(lambda: retriever.skills(asked.namespace, asked.task, settings).as_dict())
-            return _answered(service, {"query_id": uuid.uuid4().hex, **found}, {})
+        return JSONResponse(await serve_reading.skills(service, caller, asked))
 
     @router.post("/skills/outcome", response_model=OutcomeAnswer)
     async def tell_outcome(asked: OutcomeRequest, caller: Who) -> Response:
@@ -214,7 +156,7 @@ def _add_skills(router: APIRouter, service: Service) -> None:
 
             is_new = await service.gate.run(keep)
         if is_new is None:
-            raise _unknown_id()
+            raise serve_reading.unknown_id()
         return JSONResponse({"is_new": is_new})
 
 
@@ -289,50 +231,7 @@ def _add_open(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _vector(
-    service: Service, served: Served, asked: Asking, wanted: bool
-) -> tuple[Floats | None, dict[str, float]]:
-    """Return the question's vector, if the recipe or what else is `wanted` needs one, and what it took."""
-    retriever = served.retriever
-    if not wanted and not retriever.wants_vector(_recipe(service, asked)):
-        return None, {}
-    began = time.perf_counter()
-    vector = await service.encode(retriever.encoder, asked.query)
-    return vector, {"encode": 1e3 * (time.perf_counter() - began)}
-
-
-def _recipe(service: Service, asked: Asking) -> str:
-    return asked.recipe or service.config.retrieve.recipe
-
-
-def _found(
-    service: Service, served: Served, asked: Asking, k: int, explain: bool, tokens: int | None, vector: Floats | None
-) -> dict[str, Found]:
-    """Return what each namespace has, all of one version."""
-    recipe, filters = _recipe(service, asked), asked.conditions
-    return {
-        name: served.retriever.search(name, asked.query, recipe, k, filters, explain, tokens, vector)
-        for name in asked.asked
-    }
-
-
-def _answered(service: Service, content: dict[str, Any], encoded: dict[str, float]) -> Response:
-    content["timings_ms"] |= encoded
-    service.metrics.stages(content["timings_ms"])
-    return JSONResponse(content)
-
-
 def _version(service: Service) -> Response:
     served, refused = service.versions.current, service.versions.refused
     told = None if refused is None else refused.version or "unknown"
     return JSONResponse({"version": served.version.id, "pointer": served.pointer, "refused": told})
-
-
-def _check_text(service: Service, name: str, text: str) -> None:
-    most = service.config.serve.max_text_chars
-    if len(text) > most:
-        raise field_problem(name, f"it has {len(text)} characters; at most {most}")
-
-
-def _unknown_id() -> Problem:
-    return Problem(404, "the namespace has nothing of that id")

@@ -48,12 +48,12 @@ class FilterFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    said_from: AwareDatetime | None = None
-    said_until: AwareDatetime | None = None
-    ingested_from: AwareDatetime | None = None
-    ingested_until: AwareDatetime | None = None
-    speaker: Name | None = None
-    session_id: Name | None = None
+    said_from: AwareDatetime | None = Field(default=None, description="said at this time or later")
+    said_until: AwareDatetime | None = Field(default=None, description="said before this time")
+    ingested_from: AwareDatetime | None = Field(default=None, description="imported at this time or later")
+    ingested_until: AwareDatetime | None = Field(default=None, description="imported before this time")
+    speaker: Name | None = Field(default=None, description="said by exactly this speaker")
+    session_id: Name | None = Field(default=None, description="said in exactly this session")
 
 
 class Asking(BaseModel):
@@ -61,12 +61,18 @@ class Asking(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: Text
-    namespace: Namespace | None = Field(None, description="whose memory: exactly this one")
-    namespaces: list[Namespace] | None = Field(None, min_length=1, max_length=MOST_NAMESPACES)
-    recipe: Annotated[Text, Field(max_length=64)] | None = Field(None, description="without one, the endpoint's own")
-    filters: FilterFields = FilterFields()
-    as_of: AwareDatetime | None = Field(None, description="the memory as it stood at this time")
+    query: Text = Field(description="the question, in whole words and with names")
+    namespace: Namespace | None = Field(
+        default=None, description="whose memory, such as `acme/alice`: exactly this one; either this or `namespaces`"
+    )
+    namespaces: list[Namespace] | None = Field(
+        default=None, min_length=1, max_length=MOST_NAMESPACES, description="several of them, asked together"
+    )
+    recipe: Annotated[Text, Field(max_length=64)] | None = Field(
+        default=None, description="how it is found; without one, the endpoint's own"
+    )
+    filters: FilterFields = Field(default=FilterFields(), description="what is looked at")
+    as_of: AwareDatetime | None = Field(default=None, description="the memory as it stood at this time")
 
     @model_validator(mode="after")
     def _says_whose(self) -> "Asking":
@@ -93,10 +99,10 @@ class SearchRequest(Asking):
     model_config = _example(query="Where did Ana leave the red bicycle?", namespace="acme/ana", k=5)
 
     k: Annotated[int, Field(strict=True, ge=1)] | None = Field(
-        None, description="the most hits, and the most nodes of each level"
+        default=None, description="the most hits, and the most nodes of each level"
     )
-    levels: list[AnyLevel] = Field(["turn"], min_length=1, max_length=4, description="what is to be found")
-    explain: bool = Field(False, description="whether each hit tells its rank and score in every list")
+    levels: list[AnyLevel] = Field(default=["turn"], min_length=1, max_length=4, description="what is to be found")
+    explain: bool = Field(default=False, description="whether each hit tells its rank and score in every list")
 
 
 class ContextRequest(Asking):
@@ -104,7 +110,9 @@ class ContextRequest(Asking):
 
     model_config = _example(query="Where did Ana leave the red bicycle?", namespace="acme/ana", tokens=800)
 
-    tokens: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 1_000
+    tokens: Annotated[int, Field(strict=True, ge=1, le=100_000)] = Field(
+        default=1_000, description="how many tokens the text may have"
+    )
 
 
 class Leg(BaseModel):
@@ -203,17 +211,22 @@ class SkillsRequest(BaseModel):
 
     model_config = _example(task="put a clean plate on the table", namespace="acme/robot", skills=4)
 
-    task: Text
-    namespace: Namespace
-    recipe: Annotated[Text, Field(max_length=64)] | None = None
-    skills: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
-    tokens: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
+    task: Text = Field(description="what is to be done, in words")
+    namespace: Namespace = Field(description="whose skills: exactly this one")
+    recipe: Annotated[Text, Field(max_length=64)] | None = Field(
+        default=None, description="how they are found; without one, the endpoint's own"
+    )
+    skills: Annotated[int, Field(strict=True, ge=1, le=100)] | None = Field(default=None, description="the most skills")
+    tokens: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = Field(
+        default=None, description="how many tokens the text may have"
+    )
 
 
 class FoundSkillFields(BaseModel):
     """What to do, or a mistake to avoid."""
 
     rank: int
+    namespace: str
     skill_id: str
     polarity: str
     name: str
@@ -232,6 +245,7 @@ class FoundLessonFields(BaseModel):
     """What a run teaches."""
 
     rank: int
+    namespace: str
     trajectory_id: str
     source_id: str | None
     task: str
@@ -242,15 +256,31 @@ class FoundLessonFields(BaseModel):
     in_context: bool
 
 
+class FoundSubtaskFields(BaseModel):
+    """A step of a past run's plan that is near to the task's."""
+
+    rank: int
+    namespace: str
+    subtask_id: str
+    text: str
+    cosine: float
+    utility: float
+    shown: int
+    succeeded: int
+
+
 class SkillsAnswer(BaseModel):
     """What past runs teach for a task; `query_id` is what its outcome is told by."""
 
     query_id: str
     version: str
     recipe: str
+    namespaces: list[str]
+    plan: list[str] = Field(description="the steps that the task was cut into")
     skills: list[FoundSkillFields]
     mistakes: list[FoundSkillFields]
     lessons: list[FoundLessonFields]
+    subtasks: list[FoundSubtaskFields]
     reason: str | None
     context: str
     context_tokens: int
@@ -296,8 +326,8 @@ class MemoryRequest(BaseModel):
 
     model_config = _example(id="0123456789abcdef01234567", namespace="acme/ana")
 
-    id: Name
-    namespace: Namespace
+    id: Name = Field(description="of a turn, fact, episode or topic")
+    namespace: Namespace = Field(description="whose memory it is of")
 
 
 class Source(BaseModel):
@@ -366,7 +396,9 @@ class VersionAnswer(BaseModel):
 
     version: str
     pointer: int
-    refused: str | None = Field(None, description="the version that the store points to, if it cannot be served")
+    refused: str | None = Field(
+        default=None, description="the version that the store points to, if it cannot be served"
+    )
 
 
 class RollbackRequest(BaseModel):

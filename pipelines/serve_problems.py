@@ -105,49 +105,42 @@ _UNREACHED: tuple[type[Exception], ...] = (ModelError, RerankError)
 """Likewise, but its words may be those of a model's server, which may repeat the question."""
 
 
+def problem_of(error: Exception) -> Problem:
+    """Return what is told of an error; its own words go to the log where they may name files."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, RecipeError):
+        return field_problem("recipe", str(error))
+    if isinstance(error, TrainedModelError):
+        log.warning("a recipe cannot be used: %s", error)
+        return field_problem("recipe", "it needs a trained model that this endpoint was not given")
+    if isinstance(error, _UNREACHED):
+        log.error("not answered: %s, of the server of an encoder, a reranker or a model", type(error).__name__)
+        return Problem(503, "a model that the endpoint asks does not answer; try again later")
+    if isinstance(error, _UNREADABLE):
+        log.error("not answered: %s: %s", type(error).__name__, error)
+        return Problem(503, "the memory cannot be used right now; the log of the endpoint says why")
+    return Problem(500, "an error of the endpoint itself; its log says more")
+
+
 def add_problem_handlers(app: FastAPI) -> None:
     """Make an application answer with problem documents, whatever goes wrong."""
 
     def of_validation(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return _of_faults(error.errors()).response()
+        return problem_of_faults(error.errors(), within="body").response()
 
     def of_http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return Problem(error.status_code, _DETAILS.get(error.status_code, str(error.detail))).response()
 
-    def of_problem(_: Request, error: Exception) -> Response:
-        assert isinstance(error, Problem)
-        return error.response()
-
-    def of_recipe(_: Request, error: Exception) -> Response:
-        return field_problem("recipe", str(error)).response()
-
-    def of_model(_: Request, error: Exception) -> Response:
-        log.warning("a recipe cannot be used: %s", error)
-        return field_problem("recipe", "it needs a trained model that this endpoint was not given").response()
-
-    def of_unreadable(_: Request, error: Exception) -> Response:
-        log.error("not answered: %s: %s", type(error).__name__, error)
-        return Problem(503, "the memory cannot be used right now; the log of the endpoint says why").response()
-
-    def of_unreached(_: Request, error: Exception) -> Response:
-        log.error("not answered: %s, of the server of an encoder, a reranker or a model", type(error).__name__)
-        return Problem(503, "a model that the endpoint asks does not answer; try again later").response()
-
-    def of_crash(_: Request, error: Exception) -> Response:
-        return Problem(500, "an error of the endpoint itself; its log says more").response()
+    def of_any(_: Request, error: Exception) -> Response:
+        return problem_of(error).response()
 
     app.add_exception_handler(RequestValidationError, of_validation)
     app.add_exception_handler(HTTPException, of_http)
-    app.add_exception_handler(Problem, of_problem)
-    app.add_exception_handler(RecipeError, of_recipe)
-    app.add_exception_handler(TrainedModelError, of_model)
-    for kind in _UNREADABLE:
-        app.add_exception_handler(kind, of_unreadable)
-    for kind in _UNREACHED:
-        app.add_exception_handler(kind, of_unreached)
-    app.add_exception_handler(Exception, of_crash)
+    for kind in (Problem, RecipeError, TrainedModelError, *_UNREADABLE, *_UNREACHED, Exception):
+        app.add_exception_handler(kind, of_any)
 
 
 _DETAILS = {
@@ -157,9 +150,14 @@ _DETAILS = {
 }
 
 
-def _of_faults(errors: Iterable[Mapping[str, Any]]) -> Problem:
-    """Return the problem of a body that is not as it must be; what it held is not repeated."""
-    faults = [(".".join(str(step) for step in error["loc"][1:]), error) for error in errors]
+def problem_of_faults(errors: Iterable[Mapping[str, Any]], within: str = "") -> Problem:
+    """Return the problem of fields that are not as they must be; what they held is not repeated.
+
+    Args:
+        errors: As pydantic tells them.
+        within: What their paths begin with, and what the problem leaves out.
+    """
+    faults = [(".".join(str(step) for step in error["loc"][bool(within) :]), error) for error in errors]
     if any(error["type"] == "json_invalid" for _, error in faults):
         return Problem(400, _DETAILS[400])
     return Problem(

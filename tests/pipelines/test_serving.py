@@ -1,5 +1,6 @@
 """The endpoint on Ray Serve: a few tests of what only Serve can show."""
 
+import asyncio
 import http.client
 import json
 import re
@@ -99,6 +100,20 @@ def ask_stats(port, store, version):
 def test_a_foreign_host_is_refused_on_serve_too(port):
     assert ask(port, "/v1/version", headers=[("Host", "evil.example")])[0] == 421
     assert ask(port, "/v1/healthz") == (200, {"status": "alive"})
+
+
+@pytest.mark.ray
+def test_the_tools_of_agents_are_called_on_serve(port):
+    from mcp import Client
+
+    async def call():
+        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+            return await client.call_tool("search_memory", QUESTION)
+
+    result = asyncio.run(call())
+    _, answer = ask(port, "/v1/search", QUESTION)
+    assert [hit["turn_id"] for hit in result.structured_content["hits"]] == [hit["turn_id"] for hit in answer["hits"]]
+    assert len(answer["hits"]) == 3
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "memory.example.com"])
