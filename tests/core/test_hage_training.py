@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hgmem_core.config import TrainConfig
+from hgmem_core.data_parallel import DataParallel
 from hgmem_core.encoding import encode_texts
 from hgmem_core.hage_training import HeldOutQuestion, WalkTraining
 from hgmem_core.query_analysis import analyse_query
@@ -83,7 +84,7 @@ def test_workers_agree_on_the_whole_validation_and_on_when_to_stop(ana):
                 tensor.copy_((given[0][place] + given[1][place]) / 2)
             barrier.wait(60)
 
-        run = training.start(worker, 2, average)
+        run = training.start(DataParallel(worker, 2, average))
         while not run.is_over:
             run.next_epoch()
         runs[worker] = run

@@ -51,12 +51,10 @@ def tables(root):
     for path in sorted(Path(root).rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.is_file() and name.split("/")[0] in ("outputs", "versions", "current", "store.json"):
-            if not (
-                name.startswith("outputs/import") or path.name in ("turns.parquet", "nodes.arrow", "manifest.json")
-            ):
-                seen[name] = path.read_bytes()
-            else:
-                seen[name] = b""  # they hold the time of the import
+            # Some hold the time of the import, and pointers that of the job.
+            timed = ("turns.parquet", "nodes.arrow", "manifest.json")
+            is_timed = name.startswith(("outputs/import", "current")) or path.name in timed
+            seen[name] = b"" if is_timed else path.read_bytes()
     return seen
 
 
