@@ -42,7 +42,7 @@ class Redactor:
         self._hooks = [(name, _guarded(name)) for name in names]
 
     def __call__(self, item: Message | Run | Dropped) -> Message | Run | Dropped:
-        """Return an item without what the hooks take out of its texts; rejected, without any text, where one fails."""
+        """Return an item without what the hooks take out of it; rejected, without any text, where one refuses."""
         for name, hook in self._hooks:
             try:
                 item = redact(item, hook)
@@ -52,7 +52,7 @@ class Redactor:
 
 
 class _HookFailed(Exception):
-    """A hook did not do what hooks do; says how, and nothing of the text."""
+    """A hook refused a text, or gave none; says how, and nothing of the text."""
 
 
 @lru_cache(maxsize=64)
@@ -62,7 +62,7 @@ def _guarded(name: str) -> Hook:
     def call(text: str) -> str:
         try:
             found: object = hook(text)
-        except Exception as error:  # noqa: BLE001 - foreign code: the row that it fails on must not be kept
+        except ValueError as error:  # not about the text: the hook is broken, and the job ends
             raise _HookFailed(type(error).__name__) from None
         if not isinstance(found, str):
             raise _HookFailed(f"it gave {type(found).__name__}, not str")

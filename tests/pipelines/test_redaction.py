@@ -9,6 +9,7 @@ import pytest
 from hgmem_core.config import ConfigError, config_from
 from pipelines.files import open_arrow
 from pipelines.import_stage import ImportFailed
+from pipelines.imports import read_imports
 from pipelines.store import Store
 from tests.pipelines.logs import config_of, import_only, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_input, write_runs
@@ -24,16 +25,19 @@ mask.revision = {revision}
 
 def fails(text):
     if "{mail}" in text:
-        raise KeyError(text)
+        raise ValueError(text)
     return text
 
-class Odd(Exception):
+class Odd(ValueError):
     pass
 
 def odd(text):
     if "{mail}" in text:
         raise Odd(text)
     return text
+
+def broken(text):
+    raise KeyError("key")
 
 def silent(text):
     return None if "{mail}" in text else text
@@ -108,7 +112,7 @@ def test_nothing_of_what_is_taken_out_is_in_any_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("fails", "KeyError"), ("odd", "Odd"), ("silent", "it gave NoneType, not str")]
+    ("name", "why"), [("fails", "ValueError"), ("odd", "Odd"), ("silent", "it gave NoneType, not str")]
 )
 @pytest.mark.usefixtures("own")
 def test_a_row_on_which_a_hook_fails_is_rejected_without_its_text(tmp_path, name, why):
@@ -124,10 +128,18 @@ def test_a_row_on_which_a_hook_fails_is_rejected_without_its_text(tmp_path, name
 
 
 @pytest.mark.usefixtures("own")
+def test_a_broken_hook_ends_the_job_and_nothing_is_kept(tmp_path):
+    log = write_jsonl(tmp_path / "log.jsonl", rows(users=("ana",)))
+    with pytest.raises(KeyError):
+        run(config_of(tmp_path / "store", log, imports={"redact": ["own_hooks:broken"]}))
+    assert read_imports(Store.open(tmp_path / "store")) == []
+
+
+@pytest.mark.usefixtures("own")
 def test_too_many_failures_keep_nothing_and_quote_nothing(tmp_path):
     log = rows(users=("ana",))
     log[3]["text"] = f"Write to {MAIL}."
-    with pytest.raises(ImportFailed, match="redaction by own_hooks:fails failed: KeyError") as failed:
+    with pytest.raises(ImportFailed, match="redaction by own_hooks:fails failed: ValueError") as failed:
         run(
             config_of(
                 tmp_path / "store", write_jsonl(tmp_path / "log.jsonl", log), imports={"redact": ["own_hooks:fails"]}
