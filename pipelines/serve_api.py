@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version as software_version
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import JSONResponse, Response
@@ -63,8 +63,7 @@ def make_app(service: Service) -> FastAPI:
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
     )
-    problems = {"model": ProblemDocument, "content": {PROBLEM_TYPE: {}}}
-    known = {status: {**problems, "description": why} for status, why in _PROBLEMS.items()}
+    known = {status: {**_PROBLEM, "description": why} for status, why in _PROBLEMS.items()}
     router = APIRouter(prefix="/v1", responses=known, dependencies=[Depends(HTTPBearer(auto_error=False))])
     _add_reading(router, service)
     _add_skills(router, service)
@@ -80,6 +79,10 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
+_PROBLEM: dict[str, Any] = {
+    "model": ProblemDocument,
+    "content": {PROBLEM_TYPE: {"schema": {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}}},
+}
 _PROBLEMS: dict[int | str, str] = {
     400: "The body is no JSON.",
     401: "No good key.",
@@ -220,7 +223,7 @@ def _add_open(app: FastAPI, service: Service) -> None:
         """Say that the process answers."""
         return JSONResponse({"status": "alive"})
 
-    @app.get("/v1/readyz", response_model=Health, responses={503: {"model": ProblemDocument}})
+    @app.get("/v1/readyz", response_model=Health, responses={503: _PROBLEM})
     async def is_ready() -> Response:
         """Ask a real question of the version that is served; it does not queue with others, for busy is not broken."""
         await asyncio.to_thread(service.versions.current.probe)
