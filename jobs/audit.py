@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from hgmem_core.config import ConfigError
+from hgmem_core.section import ConfigError
 from jobs.terminal import Bars, console, run_job, write_json
 from pipelines.audit import Texts, audit
 from pipelines.store import Store

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hgmem_core import segmentation_metrics, skill_metrics
-from hgmem_core.config import Config, ConfigError
+from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from hgmem_core.metrics import METRICS
+from hgmem_core.section import ConfigError
 from hgmem_core.tasks import BENCHMARKS
 from hgmem_core.tasks.task import Task
 from jobs.terminal import (

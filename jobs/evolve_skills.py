@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from hgmem_core.config import ConfigError
+from hgmem_core.section import ConfigError
 from jobs.terminal import Bars, add_config_arguments, console, load_config, now, run_job, summarise, write_json
 from pipelines.encoders import open_encoder
 from pipelines.feedback_files import read_feedback

@@ -11,8 +11,9 @@ from dataclasses import asdict
 
 from rich.markup import escape
 
-from hgmem_core.config import Config, ConfigError
+from hgmem_core.config import Config
 from hgmem_core.ids import check_namespace
+from hgmem_core.section import ConfigError
 from jobs.terminal import Bars, add_config_arguments, console, load_config, now, run_job, time_argument, write_json
 from pipelines.encoders import open_encoder
 from pipelines.erase import Erased

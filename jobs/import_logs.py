@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import get_args
 
-from hgmem_core.config import ColumnsConfig, ConfigError, Format, TimeUnit, TrajectoryFormat
+from hgmem_core.config import ColumnsConfig, Format, TimeUnit, TrajectoryFormat
+from hgmem_core.section import ConfigError
 from jobs.terminal import Bars, add_config_arguments, load_config, now, override, run_job, summarise, write_json
 from pipelines.import_stage import import_logs
 from pipelines.run import open_run

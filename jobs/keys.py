@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from hgmem_core.config import ConfigError
+from hgmem_core.section import ConfigError
 from jobs.terminal import add_config_arguments, console, load_config, now, override, run_job, write, write_json
 from pipelines.serve_keys import Grant, Key, make_key, read_keys, revoke_key
 

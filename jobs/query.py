@@ -10,8 +10,10 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from hgmem_core.abstention import Abstention
-from hgmem_core.config import PACKAGED_ENCODERS, Config, ConfigError, EncoderConfig, EncoderName
+from hgmem_core.config import Config
+from hgmem_core.model_config import PACKAGED_ENCODERS, EncoderConfig, EncoderName
 from hgmem_core.search import Filters
+from hgmem_core.section import ConfigError
 from hgmem_core.summarise import shorten
 from jobs.terminal import add_config_arguments, console, load_config, override, run_job, time_argument, write_json
 from pipelines.analysts import open_analyst

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from hgmem_core.config import MOST_BUCKETS, ConfigError
+from hgmem_core.config import MOST_BUCKETS
+from hgmem_core.section import ConfigError
 from jobs.terminal import Bars, add_config_arguments, console, load_config, now, run_job, write_json
 from pipelines.rebucket import rebucket
 from pipelines.store import Store

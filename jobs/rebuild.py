@@ -4,7 +4,9 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from hgmem_core.config import PACKAGED_ENCODERS, Config, ConfigError, EncoderConfig
+from hgmem_core.config import Config
+from hgmem_core.model_config import PACKAGED_ENCODERS, EncoderConfig
+from hgmem_core.section import ConfigError
 from jobs.forget import certificate_of
 from jobs.terminal import (
     Bars,

@@ -27,9 +27,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from hgmem_core.chat import ModelError
-from hgmem_core.config import Config, ConfigError, PriceConfig, parse_config, to_toml
+from hgmem_core.config import Config, parse_config, to_toml
 from hgmem_core.messages import OUTCOMES
+from hgmem_core.model_config import PriceConfig
 from hgmem_core.recipes import RecipeError
+from hgmem_core.section import ConfigError
 from hgmem_core.tasks.task import TaskError
 from hgmem_core.trained import TrainedModelError
 from pipelines.calls import Spent, cost

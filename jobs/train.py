@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hgmem_core.abstention import ABSTENTION
-from hgmem_core.config import Config, ConfigError
+from hgmem_core.config import Config
 from hgmem_core.recipes import RECIPES, model_name
+from hgmem_core.section import ConfigError
 from hgmem_core.tasks import BENCHMARKS
 from hgmem_core.tasks.task import Task
 from jobs.terminal import (

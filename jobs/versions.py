@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from hgmem_core.config import ConfigError
+from hgmem_core.section import ConfigError
 from jobs.terminal import console, now, plain_table, run_job, write_json
 from pipelines.retention import prune, prune_held
 from pipelines.store import Store

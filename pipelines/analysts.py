@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from datetime import date
 
 from hgmem_core.chat import ModelError, Reply, Request
-from hgmem_core.config import Config, ConfigError, LlmConfig
+from hgmem_core.config import Config
 from hgmem_core.intent_llm import Analyst, Intent, IntentError, intent_llm
+from hgmem_core.model_config import LlmConfig
+from hgmem_core.section import ConfigError
 from pipelines.chat_model import BYTES, terms_of
 
 TRY_SECONDS = 20.0

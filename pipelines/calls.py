@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import LlmConfig, PriceConfig
+from hgmem_core.model_config import LlmConfig, PriceConfig
 from hgmem_core.schemas import CALL, conform
 from pipelines.chat_model import ChatModel
 from pipelines.files import file_sha256, write_file

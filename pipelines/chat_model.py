@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hgmem_core.chat import ModelError, Reply, Request
-from hgmem_core.config import LlmConfig, LlmStage
+from hgmem_core.model_config import LlmConfig, LlmStage
 from hgmem_core.passes import Terms
 from hgmem_core.prompts import Prompt
 from pipelines.files import file_sha256

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from hgmem_core.config import EncoderConfig
 from hgmem_core.encoding import Encoder, EncoderIdentity, count_tokens
+from hgmem_core.model_config import EncoderConfig
 from pipelines.tuned_vectors import Tuned, open_tuned_vectors
 from pipelines.weights import EncoderError
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from hgmem_core.chat import Request
-from hgmem_core.config import LlmConfig, ServerConfig
+from hgmem_core.model_config import LlmConfig, ServerConfig
 from pipelines.benchmark import spread
 from pipelines.http_chat import HttpChat
 from pipelines.processes import in_fresh_process

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from hgmem_core.chat import UNANSWERED, ModelError, Reply, Request
-from hgmem_core.config import LlmConfig
+from hgmem_core.model_config import LlmConfig
 from pipelines.http_client import REFUSALS, Answered, HttpClient, Refused
 from pipelines.http_gate import Timing
 from pipelines.self_test import Served, guessed_tokens, judge, self_test_request

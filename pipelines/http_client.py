@@ -20,7 +20,7 @@ import aiohttp
 
 from hgmem_core import __version__
 from hgmem_core.chat import ModelError
-from hgmem_core.config import ServerConfig
+from hgmem_core.model_config import ServerConfig
 from pipelines.http_gate import Gate, Timing
 
 Content = TypeVar("Content")

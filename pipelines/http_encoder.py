@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from hgmem_core.chat import ModelError
-from hgmem_core.config import EncoderConfig
 from hgmem_core.encoding import Vectors
+from hgmem_core.model_config import EncoderConfig
 from pipelines.http_client import HttpClient, Refused
 from pipelines.model_files import open_tokenizer
 from pipelines.text_encoder import TextEncoder, served_identity

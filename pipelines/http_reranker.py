@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hgmem_core.chat import ModelError
-from hgmem_core.config import RerankConfig, ServerConfig
 from hgmem_core.lexical import Floats
+from hgmem_core.model_config import RerankConfig, ServerConfig
 from hgmem_core.rerank import RerankError
 from pipelines.http_client import HttpClient, Refused
 

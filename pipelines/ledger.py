@@ -10,7 +10,7 @@ from typing import get_args
 
 import polars as pl
 
-from hgmem_core.config import LlmStage, PriceConfig
+from hgmem_core.model_config import LlmStage, PriceConfig
 from hgmem_core.schemas import OUTCOME
 from pipelines.calls import is_sound
 from pipelines.runner import OUTCOMES_FILE

@@ -33,6 +33,8 @@ from pipelines.versions import (
 _COUNTED = ("namespaces", "turns", "episodes", "facts", "topics")
 _COUNTED_SKILLS = ("namespaces", "trajectories", "skills", "subtasks")
 """What a manifest says of its buckets together."""
+_OF_ONE_VERSION = ("version", "checksum", PUBLISHED_WITH)
+"""What a manifest says of its version alone, and not of another one that is made of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +128,10 @@ def publish_skills(
         published_at: The time of the job, for the pointer.
     """
     store = version.store
-    manifest = {name: value for name, value in version.manifest.items() if name not in ("version", "checksum")}
+    manifest = {name: value for name, value in version.manifest.items() if name not in _OF_ONE_VERSION}
     manifest["outcomes"] = {**manifest["outcomes"], **outcomes}
     manifest["skills"] = {**_skills(store, skills), "evolved": evolved}
-    new = _write(store, manifest)
-    while True:
-        number, current = pointers(store)[-1]
-        if current.version == new:
-            return Published(new, number, moved=False)
-        if current.version != version.id:
-            kept = (
-                f"version {new} was not made the current one: it was evolved from {version.id}, and {current.version} "
-                "took that one's place meanwhile; run this again to evolve that"
-            )
-            return Published(new, number, moved=False, kept=kept)
-        pointer = current.model_copy(update={"version": new, "published_at": published_at})
-        if store.claim("current", number + 1, pointer.content()):
-            return Published(new, number + 1, moved=True)
+    return _follow(version, _write(store, manifest), published_at, "; run this again to make one of that")
 
 
 def publish_buckets(
@@ -162,23 +151,7 @@ def publish_buckets(
     manifest = _with_buckets(store, manifest, buckets, indexes)
     if not manifest["skills"]["buckets"]:
         del manifest["skills"]
-    new = _write(store, manifest)
-    while True:
-        number, current = pointers(store)[-1]
-        if current.version == new:
-            return Published(new, number, moved=False)
-        if current.version != version.id:
-            kept = (
-                f"version {new} was not made the current one: it was made of {version.id}, and {current.version} took "
-                "that one's place meanwhile, which has nothing of what was erased either"
-            )
-            return Published(new, number, moved=False, kept=kept)
-        pointer = current.model_copy(update={"version": new, "published_at": published_at})
-        if store.claim("current", number + 1, pointer.content()):
-            return Published(new, number + 1, moved=True)
-
-
-_OF_ONE_VERSION = ("version", "checksum", PUBLISHED_WITH)
+    return _follow(version, _write(store, manifest), published_at, ", which has nothing of what was erased either")
 
 
 def redirect(store: Store, version: str, buckets: Collection[int], indexes: Indexes) -> bool:
@@ -277,6 +250,30 @@ def _listed(store: Store, outputs: Mapping[int, Output]) -> dict[str, Any]:
         }
         for bucket, output in outputs.items()
     }
+
+
+def _follow(version: Version, new: str, published_at: datetime | None, then: str) -> Published:
+    """Move the pointer from one version to another that was made of it, unless it moved on meanwhile.
+
+    Args:
+        version: The current one, as far as is known. Where somebody chose it, the new one is as good as chosen.
+        new: The id of the other.
+        published_at: The time of the job.
+        then: What follows in the reason if a third one took its place.
+    """
+    while True:
+        number, current = pointers(version.store)[-1]
+        if current.version == new:
+            return Published(new, number, moved=False)
+        if current.version != version.id:
+            kept = (
+                f"version {new} was not made the current one: it was made of {version.id}, and {current.version} took "
+                f"that one's place meanwhile{then}"
+            )
+            return Published(new, number, moved=False, kept=kept)
+        pointer = current.model_copy(update={"version": new, "published_at": published_at})
+        if version.store.claim("current", number + 1, pointer.content()):
+            return Published(new, number + 1, moved=True)
 
 
 def _advance(store: Store, pointer: Pointer) -> Published:

@@ -4,9 +4,9 @@ import importlib
 from collections.abc import Sequence
 from functools import lru_cache
 
-from hgmem_core.config import ConfigError
 from hgmem_core.messages import Dropped, Message
 from hgmem_core.redaction import Hook, redact
+from hgmem_core.section import ConfigError
 from hgmem_core.trajectories import Run
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hgmem_core.config import RerankConfig
 from hgmem_core.lexical import Floats
+from hgmem_core.model_config import RerankConfig
 from hgmem_core.rerank import INSTRUCTION, RerankError, Reranking, Scorer, qwen3_document, qwen3_query
 from pipelines.encoders import check_installed
 from pipelines.model_files import architecture

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from hgmem_core.chat import ModelError, Reply, Request
-from hgmem_core.config import LlmConfig
+from hgmem_core.model_config import LlmConfig
 from hgmem_core.passes import schema_of
 from hgmem_core.prompts import load_prompt
 from hgmem_core.replies import read_reply

@@ -10,9 +10,9 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from tokenizers import Tokenizer
 from transformers.utils import logging as transformers
 
-from hgmem_core.config import EncoderConfig
 from hgmem_core.encoding import EncoderIdentity, Vectors
 from hgmem_core.lexical import Floats
+from hgmem_core.model_config import EncoderConfig
 from pipelines.model_files import model_folder, weights_sha256
 from pipelines.text_encoder import TextEncoder, kept_dimension, query_prefix
 from pipelines.weights import EncoderError

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hgmem_core.chat import ModelError
-from hgmem_core.config import PACKAGED_ENCODERS, Config, EncoderConfig
+from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder, EncodingError
+from hgmem_core.model_config import PACKAGED_ENCODERS, EncoderConfig
 from hgmem_core.recipes import RecipeError
 from hgmem_core.trained import TrainedModelError
 from pipelines.analysts import open_analyst

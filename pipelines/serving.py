@@ -17,9 +17,10 @@ from ray import serve
 from ray.serve import Application
 from ray.serve.context import _get_global_client
 
-from hgmem_core.config import Config, ConfigError, config_from, parse_config
+from hgmem_core.config import Config, config_from, parse_config
 from hgmem_core.encoding import Encoder
 from hgmem_core.lexical import Floats
+from hgmem_core.section import ConfigError
 from pipelines.serve_api import make_app
 from pipelines.serve_encoding import Failure, encode_together, vector_of
 from pipelines.serve_service import Service, open_service

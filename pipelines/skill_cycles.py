@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hgmem_core.config import EvolutionConfig, LlmStage
+from hgmem_core.config import EvolutionConfig
 from hgmem_core.embeddings import encode_by_namespace
 from hgmem_core.encoding import Encoder, Vectors
 from hgmem_core.ids import rows_of
 from hgmem_core.lexical import Ints
+from hgmem_core.model_config import LlmStage
 from hgmem_core.passes import Settled, Terms
 from hgmem_core.schemas import DECISION, SKILL, conform
 from hgmem_core.skill_evolution import (

@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hgmem_core.config import Config, ConfigError, LlmConfig
+from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder
 from hgmem_core.ids import bucket_of
 from hgmem_core.lineage import select
+from hgmem_core.model_config import LlmConfig
+from hgmem_core.section import ConfigError
 from hgmem_core.skill_recipes import DualPath, find_skill_recipe, with_counts
 from pipelines.build import look_at_answers
 from pipelines.calls import drop_refused

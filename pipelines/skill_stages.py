@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from hgmem_core import skills_llm
 from hgmem_core.action_templates import TEMPLATES_REVISION
-from hgmem_core.config import Config, LlmStage
+from hgmem_core.config import Config
 from hgmem_core.dense import open_faiss, to_faiss
 from hgmem_core.embeddings import EMBEDDINGS_REVISION
 from hgmem_core.encoding import EncoderIdentity
+from hgmem_core.model_config import LlmStage
 from hgmem_core.passes import Terms
 from hgmem_core.prompts import Prompt
 from hgmem_core.schemas import (

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pyarrow as pa
 
 from hgmem_core import consolidate_llm, extract_llm, group_llm, relate_llm, segment_llm, skill_merge_llm, skills_llm
-from hgmem_core.config import Config, LlmStage
+from hgmem_core.config import Config
 from hgmem_core.consolidate import CONSOLIDATE_REVISION, consolidate
 from hgmem_core.dense import open_faiss, to_faiss
 from hgmem_core.embeddings import (
@@ -26,6 +26,7 @@ from hgmem_core.graph import DENSE_FIELDS, LEVELS, GraphTables, dense_text
 from hgmem_core.group import GROUP_REVISION, group, words_of_episodes
 from hgmem_core.index import INDEX_REVISION, BucketIndex, LargeLevel, build_index, level_rows, splice_indexes
 from hgmem_core.ivf import large_levels
+from hgmem_core.model_config import LlmStage
 from hgmem_core.passes import Terms
 from hgmem_core.prompts import Prompt
 from hgmem_core.propagate import PROPAGATE_REVISION, propagate

@@ -7,8 +7,8 @@ from typing import Protocol
 from tokenizers import Tokenizer
 
 from hgmem_core.chat import ModelError
-from hgmem_core.config import EncoderConfig
 from hgmem_core.encoding import EncoderIdentity, Vectors
+from hgmem_core.model_config import EncoderConfig
 from pipelines.weights import EncoderError
 
 QWEN3_INSTRUCTION = "Given a question, find the messages, events and facts of past conversations that answer it"

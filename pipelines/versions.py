@@ -14,11 +14,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from hgmem_core.config import PACKAGED_ENCODERS, IndexConfig
+from hgmem_core.config import IndexConfig
 from hgmem_core.dense import open_faiss, open_ivf
 from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.ids import bucket_of, digest_of_parts
 from hgmem_core.index import INDEX_REVISION
+from hgmem_core.model_config import PACKAGED_ENCODERS
 from hgmem_core.namespace_index import BucketFiles, IndexReader
 from hgmem_core.recipes import RecipeError, find_recipe
 from hgmem_core.relations import LAYOUTS

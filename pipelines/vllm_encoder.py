@@ -1,6 +1,6 @@
 """An embedding model on vLLM, in the process that encodes: an actor on Ray, or whoever asks a store."""
 
-from hgmem_core.config import EncoderConfig
+from hgmem_core.model_config import EncoderConfig
 from pipelines.model_files import model_folder, open_tokenizer, vector_length
 from pipelines.text_encoder import TextEncoder, served_identity
 from pipelines.vllm_pooling import VllmEmbedder

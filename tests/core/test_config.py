@@ -1,6 +1,7 @@
 import pytest
 
-from hgmem_core.config import Config, ConfigError, config_digest, parse_config, to_toml
+from hgmem_core.config import Config, config_digest, parse_config, to_toml
+from hgmem_core.section import ConfigError
 
 INPUT = '[[inputs]]\nformat = "jsonl"\npaths = ["a.jsonl"]\nnamespace = "acme/{user}"\n'
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from hgmem_core.config import ConfigError
+from hgmem_core.section import ConfigError
 from hgmem_core.trained import TrainedModelError
 from jobs import evaluate, query, train
 from tests.pipelines.asked_conversations import write_asked

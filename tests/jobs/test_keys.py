@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from hgmem_core.config import ConfigError
+from hgmem_core.section import ConfigError
 from jobs.keys import main
 from pipelines.serve_keys import KeyRing
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hgmem_core.config import ConfigError
+from hgmem_core.section import ConfigError
 from jobs import terminal
 from jobs.terminal import Bars, run_job, summarise
 from pipelines.engine import ClusterError

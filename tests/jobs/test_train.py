@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from hgmem_core.config import ConfigError
 from hgmem_core.recipes import RECIPES
+from hgmem_core.section import ConfigError
 from hgmem_core.tasks.task import TaskError
 from hgmem_core.trained import TrainedModelError
 from jobs import evaluate, query, train

@@ -11,7 +11,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from hgmem_core.config import EncoderConfig, SkillsConfig, config_from
+from hgmem_core.config import SkillsConfig, config_from
+from hgmem_core.model_config import EncoderConfig
 from pipelines.encoders import open_encoder
 from pipelines.files import StoreError
 from pipelines.retriever import Retriever

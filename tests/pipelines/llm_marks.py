@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from hgmem_core.config import Config, EncoderConfig, InputConfig, LlmConfig, StoreConfig, config_from, to_toml
+from hgmem_core.config import Config, InputConfig, StoreConfig, config_from, to_toml
+from hgmem_core.model_config import EncoderConfig, LlmConfig
 from pipelines.chat_model import token_counter
 from pipelines.encoders import open_encoder
 from pipelines.http_chat import HttpChat

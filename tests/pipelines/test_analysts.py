@@ -5,10 +5,11 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from hgmem_core.config import ConfigError, config_from
+from hgmem_core.config import config_from
 from hgmem_core.intent_llm import IntentError
 from hgmem_core.recipes import MODEL_FREE, find_recipe, needs_analysis
 from hgmem_core.search import Filters
+from hgmem_core.section import ConfigError
 from pipelines import analysts
 from pipelines.analysts import open_analyst
 from pipelines.encoders import open_encoder

@@ -1,7 +1,7 @@
 import pytest
 
 from hgmem_core.chat import ModelError, Reply, Request
-from hgmem_core.config import LlmConfig, PriceConfig
+from hgmem_core.model_config import LlmConfig, PriceConfig
 from pipelines.calls import Calls, Spent, cost, drop_refused
 from pipelines.store import Store
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hgmem_core.config import EncoderConfig
 from hgmem_core.encoding import count_tokens, encode_texts, split_evenly
+from hgmem_core.model_config import EncoderConfig
 from pipelines import minilm, static
 from pipelines.encoders import EncoderError, open_encoder
 from pipelines.weights import package_folder

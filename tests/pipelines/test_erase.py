@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hgmem_core.config import EncoderConfig
+from hgmem_core.model_config import EncoderConfig
 from pipelines import erase as erase_module
 from pipelines.audit import Texts, audit
 from pipelines.encoders import open_encoder

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hgmem_core.config import PriceConfig
+from hgmem_core.model_config import PriceConfig
 from pipelines.ledger import ledger
 from pipelines.progress import Silent
 from pipelines.rebuild import erase, rebuild

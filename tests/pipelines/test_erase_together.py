@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hgmem_core.config import EncoderConfig, config_from
+from hgmem_core.config import config_from
+from hgmem_core.model_config import EncoderConfig
 from pipelines.audit import Texts, audit
 from pipelines.encoders import open_encoder
 from pipelines.forget import Selection, forget, restore

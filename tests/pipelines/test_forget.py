@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.parquet as pq
 import pytest
 
-from hgmem_core.config import EncoderConfig, InputConfig
+from hgmem_core.config import InputConfig
+from hgmem_core.model_config import EncoderConfig
 from hgmem_core.recipes import MODEL_FREE
 from pipelines import build as build_module
 from pipelines.encoders import open_encoder

@@ -4,7 +4,7 @@ from itertools import count
 import pytest
 
 from hgmem_core.chat import ModelError, Request
-from hgmem_core.config import LlmConfig, ServerConfig
+from hgmem_core.model_config import LlmConfig, ServerConfig
 from pipelines.http_chat import UNANSWERED, HttpChat
 from pipelines.self_test import Served
 from tests.pipelines.scripted_server import Scripted, ScriptedServer, count_tokens

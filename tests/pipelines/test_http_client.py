@@ -12,7 +12,7 @@ from itertools import count, pairwise
 import pytest
 
 from hgmem_core.chat import ModelError
-from hgmem_core.config import ServerConfig
+from hgmem_core.model_config import ServerConfig
 from pipelines.http_client import Answered, HttpClient, Refused
 from pipelines.http_gate import Timing
 from tests.pipelines.scripted_server import Scripted, ScriptedServer
@@ -22,7 +22,7 @@ PATH = "/v1/chat/completions"
 ASKS_FOREVER = """
 import sys
 from itertools import repeat
-from hgmem_core.config import ServerConfig
+from hgmem_core.model_config import ServerConfig
 from pipelines.http_client import HttpClient
 
 body = {"model": "scripted", "messages": []}
@@ -31,7 +31,7 @@ with HttpClient(ServerConfig(url=sys.argv[1])) as client:
 """
 ASKS_AND_ENDS = """
 import sys
-from hgmem_core.config import ServerConfig
+from hgmem_core.model_config import ServerConfig
 from pipelines.http_client import HttpClient
 
 client = HttpClient(ServerConfig(url=sys.argv[1]))

@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hgmem_core.chat import ModelError, Reply
-from hgmem_core.config import ConfigError, PriceConfig, config_from
+from hgmem_core.config import config_from
+from hgmem_core.model_config import PriceConfig
+from hgmem_core.section import ConfigError
 from pipelines.engine import choose_engine
 from pipelines.estimate import estimate
 from pipelines.ledger import ledger

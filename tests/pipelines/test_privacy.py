@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hgmem_core.chat import ModelError
-from hgmem_core.config import ConfigError, config_from
+from hgmem_core.config import config_from
+from hgmem_core.section import ConfigError
 from pipelines.files import open_arrow
 from pipelines.lease import hold_lease
 from pipelines.progress import Silent

@@ -6,7 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from hgmem_core.config import ConfigError, parse_config
+from hgmem_core.config import parse_config
+from hgmem_core.section import ConfigError
 from pipelines.processes import Meter, in_fresh_process
 
 BUSY = """

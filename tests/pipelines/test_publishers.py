@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from hgmem_core.config import EncoderConfig
+from hgmem_core.model_config import EncoderConfig
 from pipelines.encoders import open_encoder
 from pipelines.publish import publish, publish_skills
 from pipelines.store import Output, Store

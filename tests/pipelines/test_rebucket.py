@@ -6,7 +6,8 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from hgmem_core.config import EncoderConfig, config_from
+from hgmem_core.config import config_from
+from hgmem_core.model_config import EncoderConfig
 from hgmem_core.tombstones import NO_TOMBSTONES
 from pipelines.calls import is_sound
 from pipelines.encoders import open_encoder

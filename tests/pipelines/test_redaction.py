@@ -6,7 +6,8 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from hgmem_core.config import ConfigError, config_from
+from hgmem_core.config import config_from
+from hgmem_core.section import ConfigError
 from pipelines.files import open_arrow
 from pipelines.import_stage import ImportFailed
 from pipelines.imports import read_imports

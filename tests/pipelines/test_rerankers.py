@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import CrossEncoder
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from hgmem_core.config import RerankConfig
+from hgmem_core.model_config import RerankConfig
 from hgmem_core.recipes import MODEL_FREE
 from hgmem_core.rerank import INSTRUCTION, RerankError, qwen3_document, qwen3_query
 from pipelines import encoders, vllm_pooling

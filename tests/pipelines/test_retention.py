@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from hgmem_core.config import EncoderConfig
+from hgmem_core.model_config import EncoderConfig
 from pipelines.encoders import open_encoder
 from pipelines.files import StoreError
 from pipelines.lease import LeaseHeld, hold_lease

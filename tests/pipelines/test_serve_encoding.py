@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from hgmem_core.chat import ModelError
-from hgmem_core.config import EncoderConfig
 from hgmem_core.encoding import encode_queries
+from hgmem_core.model_config import EncoderConfig
 from pipelines.encoders import open_encoder
 from pipelines.serve_encoding import encode_together, vector_of
 

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hgmem_core.config import Config, ConfigError
+from hgmem_core.config import Config
+from hgmem_core.section import ConfigError
 from pipelines.store import Store
 from pipelines.versions import current_version, point_to
 from tests.pipelines.logs import config_of, rows, run, write_jsonl

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hgmem_core.chat import Reply
-from hgmem_core.config import PriceConfig, SkillsConfig
+from hgmem_core.config import SkillsConfig
+from hgmem_core.model_config import PriceConfig
 from hgmem_core.schemas import TRAJECTORY
 from hgmem_core.skill_index import NODE_TABLES, SKILL_TABLES
 from hgmem_core.skill_recipes import SKILL_RECIPES

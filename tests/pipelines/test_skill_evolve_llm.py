@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hgmem_core.chat import ModelError, Reply
-from hgmem_core.config import PriceConfig
+from hgmem_core.model_config import PriceConfig
 from pipelines.ledger import ledger
 from pipelines.progress import Silent
 from pipelines.skill_evolve import evolve_skills

@@ -11,8 +11,10 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from hgmem_core.chat import ModelError
-from hgmem_core.config import ConfigError, EncoderConfig, ServerConfig, config_from
+from hgmem_core.config import config_from
 from hgmem_core.encoding import count_tokens, encode_documents, encode_queries, encode_texts
+from hgmem_core.model_config import EncoderConfig, ServerConfig
+from hgmem_core.section import ConfigError
 from pipelines import encoders, vllm_encoder
 from pipelines.encoders import EncoderError, open_encoder, token_counter
 from pipelines.minilm import MiniLM

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hgmem_core.config import EncoderConfig
 from hgmem_core.encoding import EncoderIdentity
+from hgmem_core.model_config import EncoderConfig
 from hgmem_core.recipes import DEFAULT_RECIPE
 from pipelines import build, publish
 from pipelines.encoders import open_encoder

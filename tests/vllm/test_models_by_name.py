@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from hgmem_core.config import EncoderConfig, RerankConfig
 from hgmem_core.encoding import encode_documents, encode_queries
+from hgmem_core.model_config import EncoderConfig, RerankConfig
 from hgmem_core.rerank import qwen3_document, qwen3_query
 from pipelines.encoders import open_encoder
 from pipelines.rerankers import open_reranker

@@ -5,7 +5,7 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
-from hgmem_core.config import LlmConfig, ServerConfig
+from hgmem_core.model_config import LlmConfig, ServerConfig
 from pipelines.http_chat import HttpChat
 from tests.vllm.conftest import CONTEXT_TOKENS, OUTPUTS, served
 from tests.vllm.questions import Intent, Statements, request_for
