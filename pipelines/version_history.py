@@ -150,12 +150,13 @@ def stored_manifest(store: Store, version: str) -> Mapping[str, Any]:
     """Return the manifest of a version, whether or not this software can serve it.
 
     Raises:
-        StoreError: It is damaged.
+        StoreError: It is damaged, or of software that writes other manifests.
     """
     path, manifest = manifest_path(store, version), read_manifest(store, version)
     if manifest is None or manifest.get("version") != version:
         raise StoreError(
-            f"{path} is damaged, so nobody can tell which outputs the version needs: restore it from a backup, run the "
-            f"rebuild that made it again, or give the version up and remove {path.parent}"
+            f"{path} is damaged or was written by other software, so nobody can tell which outputs the version needs: "
+            "use the software that made it, restore it from a backup, run the rebuild that made it again, or give the "
+            f"version up and remove {path.parent}"
         )
     return manifest

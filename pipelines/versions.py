@@ -115,11 +115,40 @@ def manifest_path(store: Store, version: str) -> Path:
     return store.root / "versions" / version / "manifest.json"
 
 
+class _Index(BaseModel):
+    folder: str
+    files: Mapping[str, Mapping[str, Any]]
+
+
+class _Indexes(BaseModel):
+    buckets: Mapping[str, _Index]
+
+
+class _Manifest(_Indexes):
+    """What whoever counts, prunes or erases has to read in a manifest, whatever software made the version."""
+
+    skills: _Indexes | None = None
+    store_buckets: int
+    namespaces: int
+    turns: int
+    episodes: int
+    facts: int
+    topics: int
+
+
 def read_manifest(store: Store, version: str) -> dict[str, Any] | None:
-    """Return the manifest of a version, whether or not this software can serve it; None if it is gone or damaged."""
+    """Return the manifest of a version, whether or not this software can serve it.
+
+    None if it is gone or damaged, or does not say where this software looks what the version is made of.
+    """
     path = manifest_path(store, version)
     store.fetch(path)
-    return read_sealed(path)
+    manifest = read_sealed(path)
+    try:
+        _Manifest.model_validate(manifest)
+    except ValidationError:
+        return None
+    return manifest
 
 
 def pointers(store: Store) -> list[tuple[int, Pointer]]:

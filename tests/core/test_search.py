@@ -177,7 +177,8 @@ def test_a_secret_of_one_namespace_is_in_no_answer_of_another(recipe):
     assert reader.open("acme/carol") is None
 
 
-def test_filters_hold_before_the_best_are_taken(turns):
+def test_filters_hold_before_the_best_are_taken(monkeypatch):
+    monkeypatch.setattr("hgmem_core.search.DEPTH", 5)  # the lists could hold those alone that are near
     near = [message("sky garden ticket", number, speaker="Bo", source_id=f"b{number}") for number in range(15)]
     far = [message(f"ticket {number}", 20 + number, speaker="Ada", source_id=f"a{number}") for number in range(5)]
     index = reader_of(turns_of(*near, *far)).open("acme/ana")

@@ -8,7 +8,9 @@ import pytest
 from jobs import query, rebucket, versions
 from jobs.terminal import run_job
 from pipelines.store import Store
+from pipelines.versions import open_version
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
+from tests.pipelines.runs import runs, runs_config, write_runs
 
 
 @pytest.fixture
@@ -101,6 +103,28 @@ def test_pruning_says_what_it_frees_and_the_rest_answers(job, store):
     assert f"versions {first}" in out
     assert "freed " in out
     assert [one["version"] for one in listed(job, store)] == [second] == [asked(job, store)]
+
+
+def test_a_store_of_runs_alone_is_shown_compared_and_pruned(job, tmp_path):
+    store = tmp_path / "store"
+    for user in ("ana", "bo"):
+        done = run(runs_config(store, write_runs(tmp_path / f"{user}.jsonl", runs(users=(user,)))))
+    first, second = (one["version"] for one in listed(job, store))
+    code, out, _ = job(versions, store, "show")
+    assert code == 0
+    for line in (f"version {second}", "turns 0", f"skills {done.built.skills} of 24 runs"):
+        assert line in out.splitlines()
+    found = json.loads(job(versions, store, "diff", first, second, "--json")[1])
+    assert found["namespaces"] == {"added": 1, "removed": 0, "changed": 0}
+    assert found["totals"]["turns"] == {"added": 0, "removed": 0, "changed": 0}
+    skills = found["totals"]["skills"]["added"]
+    assert skills > 0
+    code, out, _ = job(versions, store, "diff", first, second)
+    assert code == 0
+    assert f"{skills} skills added: " in out
+    assert job(versions, store, "prune", "--keep", 1)[0] == 0
+    assert [one["version"] for one in listed(job, store)] == [second]
+    assert list(open_version(Store.open(store)).verify())
 
 
 @pytest.mark.parametrize(

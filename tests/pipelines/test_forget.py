@@ -318,6 +318,23 @@ def test_a_person_who_comes_back_is_remembered_again(folder, store):
     assert turns_of(retriever(store), ANA) == []
 
 
+def test_what_is_said_again_of_the_same_thing_brings_back_no_earlier_source(folder, store):
+    old = ids_of(store, ANA, "m1", "m6")
+    forget(store, CONTAINING, NOW)
+    new = {**rows()[0], "id": "again", "session": "s9", "text": f"Again I have a {CANARY}."}
+    rebuilt(folder, write_jsonl(folder / "more.jsonl", [new]))
+    asked = retriever(store)
+    found = answers(asked, ANA)
+    assert not [id for id in old if id in found]
+    index = asked.namespace(ANA)
+    sources = index.column("source_id").to_pylist()
+    assert "again" in sources and not {"m1", "m6"} & set(sources)
+    texts = index.graph.column("fact", "text").to_pylist()
+    told = [fact for fact, text in enumerate(texts) if CANARY in text]
+    assert told
+    assert {sources[row] for fact in told for row in index.graph.turns_of_fact.of(fact)} == {"again"}
+
+
 def test_an_id_that_was_forgotten_can_be_added_again_once_it_is_restored(folder, store):
     forget(store, Selection(ANA, source_ids=("m1",)), NOW)
     new = {**rows()[0], "id": "m1", "session": "s0", "text": "I said it again."}

@@ -1,10 +1,12 @@
+import json
 import shutil
+from datetime import timedelta
 
 import pytest
 
 from hgmem_core.model_config import EncoderConfig
 from pipelines.encoders import open_encoder
-from pipelines.files import StoreError
+from pipelines.files import StoreError, seal
 from pipelines.lease import LeaseHeld, hold_lease
 from pipelines.retention import prune, prune_held
 from pipelines.retriever import Retriever
@@ -82,6 +84,16 @@ def test_a_rollback_keeps_what_it_can_go_forward_to(store):
     assert (pruned.versions, pruned.kept) == ((first,), (second, third, fourth))
     point_to(store, fourth)
     assert prune(store, 1, NOW).kept == (fourth,)
+
+
+def test_the_newer_version_stays_whatever_the_clock_said(store):
+    before = ids(store)
+    for path in store.root.glob("current/*.json"):
+        earlier = NOW - timedelta(days=int(path.stem))
+        path.write_text(json.dumps(seal({**json.loads(path.read_text()), "published_at": earlier.isoformat()})))
+    pruned = prune(store, 2, NOW)
+    assert (pruned.versions, pruned.kept) == (tuple(before[:2]), tuple(before[2:]))
+    assert current_version(store)[1] == before[3]
 
 
 def test_a_version_that_never_was_current_goes(store):

@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 
 from pipelines.files import StoreError, seal
+from pipelines.retention import prune
 from pipelines.store import Store
 from pipelines.version_history import history
 from pipelines.versions import current_version, manifest_path, point_to
-from tests.pipelines.logs import NOW, config_of, rows, run, write_jsonl
+from tests.pipelines.logs import NOW, config_of, files_of, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_config, write_runs
 
 
@@ -78,6 +79,21 @@ def test_damaged_versions_are_listed_with_what_is_wrong(store):
     assert (damaged.version, damaged.bytes, damaged.counts, sound.fault) == (first, 0, {}, None)
     assert f"{first}/manifest.json is damaged" in damaged.fault
     assert sound.version == second
+
+
+@pytest.mark.parametrize("content", [{}, {"buckets": [1]}, {"buckets": {"0": {"place": "elsewhere"}}, "skills": []}])
+def test_a_version_of_later_software_is_listed_and_nothing_is_removed_that_it_may_need(store, content):
+    first, second = (record.version for record in history(store))
+    manifest_path(store, second).write_text(json.dumps(seal({**content, "version": second, "schema_version": 99})))
+    sound, later = history(store)
+    assert (sound.version, sound.fault, later.version, later.counts) == (first, None, second, {})
+    assert "'schema_version': 99" in later.fault and "rebuild the store" in later.fault
+    before = files_of(store.root)
+    with pytest.raises(StoreError, match=f"{second}/manifest.json is damaged or .* use the software that made it"):
+        prune(store, 1, NOW)
+    assert files_of(store.root) == before
+    point_to(store, first)
+    assert current_version(store) == (3, first)
 
 
 def test_a_store_without_a_version_has_no_history(tmp_path):
