@@ -54,7 +54,7 @@ def test_of_two_publishers_exactly_one_wins_a_hundred_times(stores):
         [winner] = [one for one in published if one.moved]
         [loser] = [one for one in published if not one.moved]
         assert winner.number == before[0] + 1
-        assert f"evolved from {before[1]}, and {winner.version} took that one's place meanwhile" in loser.kept
+        assert f"made of {before[1]}, and {winner.version} took that one's place meanwhile" in loser.kept
         assert [current_version(store) for store in stores] == [(winner.number, winner.version)] * 2
 
 
