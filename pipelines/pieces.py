@@ -36,17 +36,19 @@ class Unit:
         name: By its texts, how they are cut, and the encoder.
         texts: In order.
         bounds: Where each run begins that the encoder sees by itself, and the end: of one namespace, whole windows.
-        prefix: What the encoder sees before each.
+        as_queries: Whether the encoder sees before each what it sees before a query.
     """
 
     name: str
     texts: Sequence[str]
     bounds: Sequence[int]
-    prefix: str
+    as_queries: bool
 
     def encode(self, encoder: Encoder, batch_size: int) -> Vectors:
         """Return its vectors, float32 `[len(texts), dimension]`: the same as if all texts were encoded at once."""
-        return encode_runs(encoder, self.texts, self.bounds, batch_size, self.prefix)
+        identity = encoder.identity
+        prefix = identity.prefix if self.as_queries else identity.document_prefix
+        return encode_runs(encoder, self.texts, self.bounds, batch_size, prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +84,16 @@ def units_of(texts: Texts, encoder: Mapping[str, Any], batch_size: int) -> list[
         encoder: The identity of what encodes them.
         batch_size: Pieces of text in one batch.
     """
-    prefix = encoder["prefix" if texts.as_queries else "document_prefix"]
-    identity = [*(f"{name}={value}" for name, value in sorted(encoder.items())), str(batch_size), prefix]
+    about = {**encoder, "batch_size": batch_size, "as_queries": texts.as_queries}
+    identity = [f"{name}={value}" for name, value in sorted(about.items())]
     units: list[Unit] = []
     runs: list[tuple[str, int, int]] = []
     for run in _runs(texts):
         runs.append(run)
         if runs[-1][2] - runs[0][1] >= UNIT_TEXTS:
-            units.append(_unit(texts, runs, identity, prefix))
+            units.append(_unit(texts, runs, identity))
             runs = []
-    return [*units, _unit(texts, runs, identity, prefix)] if runs else units
+    return [*units, _unit(texts, runs, identity)] if runs else units
 
 
 def _runs(texts: Texts) -> Iterator[tuple[str, int, int]]:
@@ -101,12 +103,12 @@ def _runs(texts: Texts) -> Iterator[tuple[str, int, int]]:
             yield name, first + start, first + stop
 
 
-def _unit(texts: Texts, runs: list[tuple[str, int, int]], identity: list[str], prefix: str) -> Unit:
+def _unit(texts: Texts, runs: list[tuple[str, int, int]], identity: list[str]) -> Unit:
     first, last = runs[0][1], runs[-1][2]
     own = texts.texts[first:last]
     bounds = [start - first for _, start, _ in runs] + [last - first]
     cut = [f"{name}:{bound}" for (name, _, _), bound in zip(runs, bounds, strict=False)]
-    return Unit(digest_of_parts([*identity, str(len(cut)), *cut, *own]), own, bounds, prefix)
+    return Unit(digest_of_parts([*identity, str(len(cut)), *cut, *own]), own, bounds, texts.as_queries)
 
 
 class Pieces:
@@ -119,7 +121,7 @@ class Pieces:
     def ask(self, unit: Unit) -> None:
         """Write a unit for whoever encodes it."""
         texts = pa.table({"text": pa.array(unit.texts, pa.large_string())})
-        about = {"bounds": list(unit.bounds), "prefix": unit.prefix}
+        about = {"bounds": list(unit.bounds), "as_queries": unit.as_queries}
         self._store.keep(self._folder(unit.name, "texts"), {"texts.parquet": texts}, about)
 
     def unit(self, name: str) -> Unit:
@@ -130,7 +132,7 @@ class Pieces:
         """
         found = self._found(name, "texts")
         texts = found.table("texts.parquet").column("text").to_pylist()
-        return Unit(name, texts, found.manifest["bounds"], found.manifest["prefix"])
+        return Unit(name, texts, found.manifest["bounds"], found.manifest["as_queries"])
 
     def ask_requests(self, unit: RequestUnit) -> None:
         """Write a unit of requests for whoever asks them."""
