@@ -8,7 +8,6 @@ import pytest
 
 from jobs import benchmark, readme
 from pipelines import scaling
-from tests.jobs.test_jobs import job as job  # a fixture
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 
 from jobs import evaluate, rebuild
 from tests.jobs.test_evaluate import SCHEMA
-from tests.jobs.test_jobs import run
 
 DATA = Path(__file__).parents[1] / "data"
 STATIC = ("--set", "encoder.name=static")
@@ -21,11 +20,6 @@ REFERENCE = {"hotpotqa": 79.5, "musique": 49.8}
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
     monkeypatch.setattr(evaluate, "cache_folder", lambda name: tmp_path / name)
-
-
-@pytest.fixture
-def job(monkeypatch, capfd):
-    return lambda module, *arguments: run(monkeypatch, capfd, module, *arguments)
 
 
 def files(task, folder=DATA, data="", corpus="musique_corpus.json"):

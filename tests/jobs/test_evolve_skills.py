@@ -1,12 +1,10 @@
 """Evolution of skills as a person runs it."""
 
 import json
-import sys
 
 import pytest
 
 from jobs import evolve_skills, forget, query, rebuild
-from jobs.terminal import run_job
 from tests.pipelines.runs import runs, write_runs
 from tests.pipelines.scripted_model import script_of
 from tests.pipelines.scripted_server import ScriptedServer
@@ -23,18 +21,6 @@ paths = ["{log}"]
 namespace = "acme/{{user}}"
 """
 TASK = "Put a hot fork on the table"
-
-
-@pytest.fixture
-def job(monkeypatch, capfd):
-    def run(module, *arguments):
-        """Run a job; return its exit code, standard output and standard error."""
-        monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            run_job(module.main)
-        return exited.value.code, *capfd.readouterr()
-
-    return run
 
 
 @pytest.fixture

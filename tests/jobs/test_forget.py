@@ -1,12 +1,10 @@
 """Forgetting as a person asks for it."""
 
 import json
-import sys
 
 import pytest
 
 from jobs import audit, forget, query, rebuild
-from jobs.terminal import run_job
 from tests.pipelines.logs import rows, write_jsonl
 from tests.pipelines.runs import runs, write_runs
 
@@ -27,18 +25,6 @@ paths = ["{runs}"]
 namespace = "acme/{{user}}"
 """
 QUESTION = "the red bicycle"
-
-
-@pytest.fixture
-def job(monkeypatch, capfd):
-    def run(module, *arguments):
-        """Run a job; return its exit code, standard output and standard error."""
-        monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            run_job(module.main)
-        return exited.value.code, *capfd.readouterr()
-
-    return run
 
 
 @pytest.fixture

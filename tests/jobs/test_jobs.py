@@ -9,7 +9,6 @@ import pytest
 
 from hgmem_core.config import Config, to_toml
 from jobs import benchmark, evaluate, import_logs, query, quickstart, rebuild
-from jobs.terminal import run_job
 from tests.pipelines.logs import rows, write_jsonl
 
 CONFIG = """
@@ -36,20 +35,6 @@ def config(tmp_path):
     path = tmp_path / "memory.toml"
     path.write_text(CONFIG.format(root=tmp_path / "store", log=log))
     return path
-
-
-def run(monkeypatch, capfd, job, *arguments):
-    """Run a job as its module's command line does; return its exit code, standard output and standard error."""
-    monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
-    with pytest.raises(SystemExit) as exited:
-        run_job(job.main)
-    out, err = capfd.readouterr()
-    return exited.value.code, out, err
-
-
-@pytest.fixture
-def job(monkeypatch, capfd):
-    return lambda module, *arguments: run(monkeypatch, capfd, module, *arguments)
 
 
 def test_from_a_configuration_to_an_answer(job, config, tmp_path):

@@ -10,7 +10,6 @@ import pytest
 
 from jobs import ledger, rebuild
 from tests.jobs.test_jobs import CONFIG as WITHOUT_MODEL
-from tests.jobs.test_jobs import run
 from tests.pipelines.logs import rows, write_jsonl
 from tests.pipelines.scripted_model import script_of
 from tests.pipelines.scripted_server import Scripted, ScriptedServer
@@ -40,11 +39,6 @@ def config(tmp_path, server):
     path = tmp_path / "memory.toml"
     path.write_text(CONFIG.format(root=tmp_path / "store", log=log, url=server.url))
     return path
-
-
-@pytest.fixture
-def job(monkeypatch, capfd):
-    return lambda module, *arguments: run(monkeypatch, capfd, module, *arguments)
 
 
 def test_a_rebuild_says_what_the_model_took_and_the_ledger_agrees(job, config, server):

@@ -6,14 +6,9 @@ import pytest
 
 from jobs import evaluate, query, rebuild
 from tests.jobs.test_evaluate import evaluated, small_locomo
-from tests.jobs.test_jobs import CONFIG, run
+from tests.jobs.test_jobs import CONFIG
 from tests.pipelines.logs import rows, write_jsonl
 from tests.pipelines.scripted_server import Scripted, ScriptedServer
-
-
-@pytest.fixture
-def job(monkeypatch, capfd):
-    return lambda module, *arguments: run(monkeypatch, capfd, module, *arguments)
 
 
 @pytest.fixture

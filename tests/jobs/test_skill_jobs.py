@@ -1,12 +1,10 @@
 """Runs of agents through the jobs, as a person runs them."""
 
 import json
-import sys
 
 import pytest
 
 from jobs import import_logs, query, rebuild
-from jobs.terminal import run_job
 from tests.pipelines.logs import rows, write_jsonl
 from tests.pipelines.runs import runs, write_runs
 
@@ -22,18 +20,6 @@ paths = ["{log}"]
 namespace = "acme/{{user}}"
 """
 TASK = "Put a hot fork on the table"
-
-
-@pytest.fixture
-def job(monkeypatch, capfd):
-    def run(module, *arguments):
-        """Run a job; return its exit code, standard output and standard error."""
-        monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            run_job(module.main)
-        return exited.value.code, *capfd.readouterr()
-
-    return run
 
 
 @pytest.fixture

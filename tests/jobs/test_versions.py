@@ -1,28 +1,14 @@
 """The versions of a store as a person handles them."""
 
 import json
-import sys
 
 import pytest
 
 from jobs import query, rebucket, versions
-from jobs.terminal import run_job
 from pipelines.store import Store
 from pipelines.versions import open_version
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_config, write_runs
-
-
-@pytest.fixture
-def job(monkeypatch, capfd):
-    def run_it(module, *arguments):
-        """Run a job; return its exit code, standard output and standard error."""
-        monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            run_job(module.main)
-        return exited.value.code, *capfd.readouterr()
-
-    return run_it
 
 
 @pytest.fixture
