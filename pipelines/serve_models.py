@@ -10,6 +10,7 @@ from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
 from hgmem_core.skill_utility import NodeKind
 from hgmem_core.tombstones import Scope
+from pipelines.skill_response import FoundLesson, FoundSkill, FoundSubtask
 
 MOST_NAMESPACES = 8
 _MOST_NAME_CHARS = 512
@@ -222,53 +223,6 @@ class SkillsRequest(BaseModel):
     )
 
 
-class FoundSkillFields(BaseModel):
-    """What to do, or a mistake to avoid."""
-
-    rank: int
-    namespace: str
-    skill_id: str
-    polarity: str
-    name: str
-    text: str
-    aliases: list[str]
-    weight: float
-    cosine: float
-    utility: float
-    shown: int
-    succeeded: int
-    taught_by: list[str]
-    in_context: bool
-
-
-class FoundLessonFields(BaseModel):
-    """What a run teaches."""
-
-    rank: int
-    namespace: str
-    trajectory_id: str
-    source_id: str | None
-    task: str
-    outcome: str
-    said_at: datetime | None
-    text: str
-    cosine: float
-    in_context: bool
-
-
-class FoundSubtaskFields(BaseModel):
-    """A step of a past run's plan that is near to the task's."""
-
-    rank: int
-    namespace: str
-    subtask_id: str
-    text: str
-    cosine: float
-    utility: float
-    shown: int
-    succeeded: int
-
-
 class SkillsAnswer(BaseModel):
     """What past runs teach for a task; `query_id` is what its outcome is told by."""
 
@@ -277,10 +231,10 @@ class SkillsAnswer(BaseModel):
     recipe: str
     namespaces: list[str]
     plan: list[str] = Field(description="the steps that the task was cut into")
-    skills: list[FoundSkillFields]
-    mistakes: list[FoundSkillFields]
-    lessons: list[FoundLessonFields]
-    subtasks: list[FoundSubtaskFields]
+    skills: list[FoundSkill]
+    mistakes: list[FoundSkill]
+    lessons: list[FoundLesson]
+    subtasks: list[FoundSubtask]
     reason: str | None
     context: str
     context_tokens: int
