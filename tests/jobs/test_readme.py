@@ -1,5 +1,6 @@
 """The README holds: its commands run as they stand, and its tables are those of the committed results."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -29,6 +30,13 @@ def test_tables_are_those_of_the_committed_results():
     assert with_results(README) == README
 
 
+def test_what_the_public_interface_names_is_there():
+    listed = (ROOT / "docs" / "api.md").read_text(encoding="utf-8").partition("<!-- names -->")[2]
+    names = re.findall(r"`([a-z_]+\.[a-z_.]+)\.([A-Za-z_]+)`", listed.partition("<!-- end -->")[0])
+    assert len(names) > 20
+    assert [f"{module}.{name}" for module, name in names if not hasattr(importlib.import_module(module), name)] == []
+
+
 def test_the_two_first_commands_set_up_everything_by_themselves():
     commands = [line for line in README.splitlines() if line.startswith("python3 -m venv .venv && .venv/bin/pip")]
     assert [line.rpartition(" && ")[2] for line in commands] == [
@@ -43,6 +51,8 @@ def test_the_example_log_gives_the_answer_that_it_should(tmp_path):
         assert done.returncode == 0, done.stderr
     assert "I moved to Lisbon last week." in done.stdout
     assert "Carol" not in done.stdout
+    asked = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert "I moved to Lisbon last week." in run(f"python - <<'END'\n{asked[1]}\nEND", tmp_path).stdout
     context = run(commands("--context-tokens"), tmp_path)
     assert context.returncode == 0, context.stderr
     assert "2 May, 2024:" in context.stdout
