@@ -10,6 +10,7 @@ import pyarrow as pa
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import Ranking
 from hgmem_core.recipes import AnyRecipe, CoarseToFine
+from hgmem_core.text import WIDE_STOPS
 from hgmem_core.turns import UNKNOWN_TIME, date_texts, moment, turn_texts
 
 UNDATED = "Time unknown"
@@ -153,7 +154,7 @@ def _episode(index: NamespaceIndex, episode: int) -> _Said:
     return summary, quoted or rows[:1]
 
 
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
+_SENTENCE_END = re.compile(rf"(?<=[.!?…{WIDE_STOPS}])\s+")
 
 
 def _says(text: str, sentence: str) -> bool:

@@ -93,8 +93,9 @@ def keywords(texts: Sequence[str], first: Sequence[str], counts: Counter[str], w
     inside = {part for name in chosen for part in name.split()}
     surfaces: dict[str, str] = {}
     for text in texts:
+        language = words.language_of(text)
         for word in _WORD.findall(text):
-            term = words.content_term(word)
+            term = words.content_term(word, language)
             if (
                 word not in _MARKERS
                 and term in counts

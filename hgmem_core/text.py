@@ -29,8 +29,14 @@ _BEGINS = regex.compile(
     r"|(?<![\p{GCB=Prepend}\p{GCB=L}])[\p{GCB=L}\p{GCB=LV}\p{GCB=LVT}]"
 )
 
+WIDE_STOPS = "。！？｡।॥؟۔։።፧။។།"
+"""Marks that end a sentence whatever follows: of Chinese, Japanese, Devanagari, Arabic, Urdu, Armenian, Ethiopic,
+Burmese, Khmer and Tibetan."""
+ASKING = "?？؟՞፧"
+"""Marks of questions."""
+
 # The greedy prefix makes `match` find the last one of a window in one step back from its end.
-_LAST_SENTENCE = re.compile("(?s:.*)(?:[.!?…][\"'”’)\\]]*\\s+|[。！？｡][」』”’）]*\\s*)")
+_LAST_SENTENCE = re.compile(rf"(?s:.*)(?:[.!?…][\"'”’)\]]*\s+|[{WIDE_STOPS}][」』”’）»]*\s*)")
 _LAST_SPACE = re.compile(r"(?s:.*)\s")
 
 
