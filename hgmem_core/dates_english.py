@@ -87,12 +87,30 @@ _OF_DAY = MappingProxyType(
 )
 # A perfect tense and no other verb up to the duration: what was said goes on until then.
 _PERFECT = re.compile(
-    r"(?:\b(?:have|has)(?:n['’]t)?|['’]ve|['’]s)(?: (?!been to)\w+){0,2}? "
+    r"(?:(?:\b(?:have|has)(?:n['’]t)?|['’]ve|['’]s)(?: (?!been to)\w+){0,2}? |(?:^|[.!?] )(?=been ))"
     r"(?:been|\w{2,}ed|known|had|kept|taught|done|run|made|seen|felt|held|written|grown|gone|slept|met|spoken|read)\b"
     r"(?! to\b)(?:(?! (?:was|were|went|did|had|when|because|before|after|since|but)\b)[^.!?;\n])*$",
     re.IGNORECASE,
 )
+# What happened, by a plain past right after who did it; and what will.
+_PAST = re.compile(
+    r"\b(?:i|we|he|she|they|it|you|who|that|and|just|also|finally) (?:\w{3,}ed|was|were|did|had|got|made|won|lost|went"
+    r"|came|saw|met|took|ran|built|wrote|found|left|gave|told|said|bought|felt|began)\b|\b(?:didn|wasn|weren)['’]t\b",
+    re.IGNORECASE,
+)
+_FUTURE = re.compile(
+    r"\b(?:will|shall|going to|gonna|won['’]t)\b|['’]ll\b|\b(?:see|meet|join) (?:you|us)\b", re.IGNORECASE
+)
+_NOT_SINCE = re.compile(r"\b(?:haven|hasn)['’]t\b|\b(?:have|has) (?:not|never)\b|\bnot \w+ed\b", re.IGNORECASE)
+_PLANS = re.compile(
+    r"\b(?:plans?|planned|planning|ready|excited|waiting)(?: \w+)?$|\b(?:will|going|gonna)\b|['’]ll\b", re.IGNORECASE
+)
+_SEEMS = re.compile(r"\blike (?:it was |just |only |it was just |it was only )?$", re.IGNORECASE)
+_CLAUSE = re.compile(r"[^.!?;:\n]*$")
+_BEEN = re.compile(r"\bbeen (?:about |almost |nearly |over |only |just |quite )?$", re.IGNORECASE)
 _SENTENCE = 160
+_CENTURY = 1900
+"""The 1900s may be ten years or a hundred."""
 
 
 def number_of(match: re.Match[str]) -> tuple[int, int] | None:
@@ -147,6 +165,13 @@ def _plain_unit(match: re.Match[str], now: datetime) -> Span:
     return spans.unit(now.date(), match["unit"].lower(), _STEPS[match["which"].lower()])
 
 
+def _of_year(match: re.Match[str], now: datetime) -> Span:
+    """Resolve `August last year` and `last year in August`."""
+    year = now.year + _STEPS[(match["which"] or match["which_first"]).lower()]
+    season, month = match["season"] or match["season_after"], match["month"] or match["month_after"]
+    return spans.season(year, season.lower()) if season else spans.month(year, MONTHS[month.lower()])
+
+
 def _same_unit(match: re.Match[str], now: datetime) -> Span:
     return spans.unit(now.date(), match["unit"].lower(), 0)
 
@@ -164,7 +189,7 @@ def _other_day(match: re.Match[str], now: datetime) -> Span:
 
 def _distance(match: re.Match[str], now: datetime) -> Span | None:
     """Resolve `two weeks ago` and `in two weeks` to the day, week, month or year that lies so far away."""
-    sign = -1 if match["ago"].lower() in ("ago", "back") else 1
+    sign = -1 if match["ago"].lower() in ("ago", "back", "since") else 1
     number = number_of(match)
     if number is None:
         return None
@@ -178,6 +203,25 @@ def _distance(match: re.Match[str], now: datetime) -> Span | None:
     return spans.units(now.date(), "day" if unit == "night" else unit, (low, high), sign)
 
 
+def _weekday_by_tense(match: re.Match[str], now: datetime) -> Span | None:
+    """Resolve `on Friday` where the tense says which one."""
+    clause = _clause(match)
+    is_past, is_future = _PAST.search(clause) is not None, _FUTURE.search(clause) is not None
+    if is_past == is_future:
+        return None
+    day = spans.weekday_away(now.date(), _WEEKDAYS[match["weekday"].lower()], 1 if is_future else -1)
+    return _in_day(day, match["part"], now)
+
+
+def _coming(match: re.Match[str], now: datetime) -> Span:
+    """Resolve the weekend or the season for which there are plans: the one that goes on or comes next."""
+    today = now.date()
+    if match["unit"]:
+        return spans.weekend(today)
+    named = [spans.season(year, match["season"].lower()) for year in (today.year - 1, today.year, today.year + 1)]
+    return next(span for span in named if span.end > today)
+
+
 def _weekdays_ago(match: re.Match[str], now: datetime) -> Span | None:
     number = number_of(match)
     if number is None or number[0] != number[1]:
@@ -188,7 +232,8 @@ def _weekdays_ago(match: re.Match[str], now: datetime) -> Span | None:
 def _window(match: re.Match[str], now: datetime) -> Span | None:
     """Resolve `the last three weeks` and `the past year`, which end with the day of saying, and the next ones."""
     unit = (match["unit"] or match["one"] or match["past"]).lower()
-    number = number_of(match) if match["unit"] else (1, 1)
+    # `the coming weeks` are a few.
+    number = number_of(match) if match["unit"] else spans.FEW if match["many"] else (1, 1)
     side = (match["side"] or match["side_of_one"] or match["side_of_past"]).lower()
     return number and _up_to(now, unit, number, 1 if side in ("next", "coming") else -1)
 
@@ -203,6 +248,33 @@ def _up_to(now: datetime, unit: str, number: tuple[int, int], sign: int) -> Span
     if unit in ("minute", "hour"):
         return spans.day(now.date())
     return spans.window(now.date(), "day" if unit == "night" else unit, number[1], sign)
+
+
+def _clause(match: re.Match[str]) -> str:
+    """Return what stands before a match in its sentence."""
+    found = _CLAUSE.search(match.string, max(0, match.start() - _SENTENCE), match.start())
+    return found[0] if found else ""
+
+
+def _is_no_comparison(match: re.Match[str]) -> bool:
+    return _SEEMS.search(_clause(match)) is None
+
+
+def _is_ahead(match: re.Match[str]) -> bool:
+    # `I read it in two days` says how long it took.
+    return _PAST.search(_clause(match)) is None
+
+
+def _is_not_since(match: re.Match[str]) -> bool:
+    return _NOT_SINCE.search(_clause(match)) is not None
+
+
+def _is_planned(match: re.Match[str]) -> bool:
+    return _PLANS.search(_clause(match).rstrip()) is not None
+
+
+def _since_then(match: re.Match[str]) -> bool:
+    return _BEEN.search(match.string, max(0, match.start() - _MOST_BEFORE), match.start()) is not None
 
 
 def _goes_on(match: re.Match[str]) -> bool:
@@ -268,9 +340,11 @@ def _bare_year(match: re.Match[str], now: datetime) -> Span | None:
     return None if year is None else spans.year(year)
 
 
-def _decade(match: re.Match[str], now: datetime) -> Span:
+def _decade(match: re.Match[str], now: datetime) -> Span | None:
     name = match["decade"].lower().lstrip("'’")
     number = _DECADES.get(name) or int(name)
+    if number == _CENTURY:
+        return None
     return spans.decade(number if number >= 100 else 1900 + number)
 
 
@@ -318,12 +392,20 @@ RULES = (
         rf"(?:the day before yesterday|the day after tomorrow|yesterday|tomorrow){_PART}\b|today\b|tonight\b"
         r"|last night\b|this (?P<own>morning|afternoon|evening)\b",
         _near_day,
+        _is_no_comparison,
     ),
     _rule("the night before last", r"the night before last\b", _night),
     _rule(
         "last |this |next |past |coming ",
         rf"{_WHICH} (?:(?:{_WEEKDAY}{_PART}|(?P<unit>weekend|quarter))|{_SEASON}|{_MONTH})\b(?! \d)",
         _which,
+    ),
+    _rule(
+        "last year|this year|next year",
+        rf"(?:(?:{_MONTH}|{_SEASON}) (?:of )?(?P<which>last|this|next) year"
+        rf"|(?P<which_first>last|this|next) year,? in (?:the )?(?:{_MONTH.replace('month', 'month_after')}"
+        rf"|{_SEASON.replace('season', 'season_after')}))\b",
+        _of_year,
     ),
     # `the last week` is the window that ends now, `last week` the calendar's.
     _rule(
@@ -344,15 +426,18 @@ RULES = (
     _rule("the other ", r"the other (?:day|night|morning|afternoon|evening)\b", _other_day),
     _rule("earlier this|later this", r"(?P<side>earlier|later) this (?P<unit>week|month|year)\b", _so_far),
     _rule(" ago|from | back", rf"(?:{_COUNT}) {_UNIT} (?P<ago>ago|back|from (?:now|today))\b(?! in\b)", _distance),
+    _rule("since", rf"(?:{_COUNT}) {_UNIT} (?P<ago>since)\b", _distance, _since_then),
     _rule("days ago", rf"(?:{_COUNT}) {_WEEKDAY}s ago\b", _weekdays_ago),
-    _rule("in |within ", rf"(?P<ago>in|within) (?:{_COUNT}) {_UNIT}\b(?!'){_WHOLE}", _distance),
+    _rule("in ", rf"in (?:{_COUNT}) {_UNIT}\b(?!['’]){_WHOLE}", _duration, _is_not_since),
+    _rule("in |within ", rf"(?P<ago>in|within) (?:{_COUNT}) {_UNIT}\b(?!['’]){_WHOLE}", _distance, _is_ahead),
+    _rule("for the ", rf"for the (?:(?P<unit>weekend)|{_SEASON})\b(?! of\b)", _coming, _is_planned),
     _rule(
         "last |past |next |coming ",
         # Alone, `the next day` is the one after what is told, which is not known.
         rf"(?:(?:in|over|for|during|within|throughout) )?(?:the(?:se)? |this )?(?P<side>last|past|next|coming)"
         rf" (?:{_COUNT}) {_UNIT}\b(?! of\b){_WHOLE}"
         r"|(?:in|over|for|during|within|throughout) the(?:se)? (?P<side_of_one>last|past|next|coming)"
-        rf" (?P<one>{_UNITS})s?\b(?! of\b){_WHOLE}"
+        rf" (?P<one>{_UNITS})(?P<many>s)?\b(?! of\b){_WHOLE}"
         rf"|(?:the|this) (?P<side_of_past>last|past) (?P<past>week|month|year|decade)\b(?! of\b){_WHOLE}",
         _window,
     ),
@@ -390,5 +475,6 @@ RULES = (
         _holiday,
         lambda match: bool(match["which"] or match["lead"] or match["year"]),
     ),
-    _rule("day", rf"(?:on|since|until|till|by) {_WEEKDAY}{_PART}\b", _unknown),
+    _rule("day", rf"on {_WEEKDAY}{_PART}\b", _weekday_by_tense),
+    _rule("day", rf"(?:since|until|till|by) {_WEEKDAY}{_PART}\b", _unknown),
 )
