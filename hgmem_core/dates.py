@@ -39,7 +39,7 @@ _THIRD = re.compile(
     re.IGNORECASE,
 )
 _THIRD_AFTER = re.compile(
-    r"の?(?:(?P<early>上旬|初旬|初め(?![てた])|初(?!め))|(?P<mid>中旬|半ば)|(?P<late>下旬|末|底|終わり))"
+    r"(?:の?年|の)?(?:(?P<early>上旬|初旬|初め(?![てた])|初(?!め))|(?P<mid>中旬|半ば)|(?P<late>下旬|末|底|終わり))"
 )
 _PART_OF = re.compile(
     r"\b(?:(?:in|on|during) )?the (?P<part>morning|afternoon|evening|night) of (?:the )?$", re.IGNORECASE
@@ -51,16 +51,19 @@ _SIDES: tuple[tuple[Side, re.Pattern[str], re.Pattern[str]], ...] = (
     (
         "bound",
         re.compile(r"\b(?:by|before|after)\s+(?=(?:the )?$)", re.IGNORECASE),
-        re.compile(r"以前|之前|の?前(?![天年面往半])|以[后後]|之[后後]|の?[后後](?![来來天年面半])|までに"),
+        re.compile(
+            r"以前|之前|以[后後]|之[后後]|までに|の[前後]に?"
+            r"|(?<=[年月日号號周週节節])(?:前(?![天年面往半に])|[后後](?![来來天年面半悔に]))"
+        ),
     ),
     (
         "since",
-        re.compile(r"\b(?:ever )?since\s+(?=(?:the )?$)|(?:自[从從]|[从從自])$", re.IGNORECASE),
-        re.compile(r"以[来來]|以降|起(?![床来來飞飛])|から"),
+        re.compile(r"\b(?:ever )?since\s+(?=(?:the )?$)|(?:自[从從]|(?<!来)[从從自])$", re.IGNORECASE),
+        re.compile(r" (?:until|till|to|through) (?:now|today|the present)\b|以[来來]|以降|起(?![床来來飞飛])|から"),
     ),
     (
         "until",
-        re.compile(r"\b(?:until|till|til)\s+(?=(?:the )?$)|直?到$", re.IGNORECASE),
+        re.compile(r"\b(?:until|till|til)\s+(?=(?:the )?$)|(?:直到|截至|截止)$", re.IGNORECASE),
         re.compile(r"[为為]止|まで"),
     ),
 )

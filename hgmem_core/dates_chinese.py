@@ -43,6 +43,7 @@ _PART_NUMBER = re.compile(
     rf"|[\d{_SIGNS}]\s?[个個]?(?:年|月|周|週|星期|礼拜|天|日|小时|小時|分钟|分鐘)[又零多半]?)\s?$"
 )
 _MOST_BEFORE = 8
+_KANA = re.compile("[ぁ-んァ-ヶ]")
 _FIRST_YEAR = 1900
 
 
@@ -152,6 +153,11 @@ def within_year(number: int, match: re.Match[str]) -> Span:
     return spans.month(number, month)
 
 
+def _is_chinese(match: re.Match[str]) -> bool:
+    # In Japanese, 前年 and 後年 count from what is told.
+    return match["year"] not in ("前年", "後年") or _KANA.search(match.string) is None
+
+
 def _of_year(match: re.Match[str], now: datetime) -> Span:
     """Resolve `去年`, `去年夏天`, `去年五月`, `去年五月七日`, and the same with a year in digits or signs."""
     return within_year(year_of(match, now), match)
@@ -227,8 +233,14 @@ _YEAR = rf"(?:(?P<year>{'|'.join(_YEARS)})|{YEAR_DIGITS}\s?年)"
 _NAMED_DAYS = "|".join(sorted((name for name in _DAYS if len(name) > 1), key=len, reverse=True))
 # What stands after a holiday where something else is named after it.
 _NO_HOLIDAY = r"(?![礼禮树樹卡歌晚劳勞])"
+# A number with 号 may also name a house, a line or a player.
+_DAY_END = (
+    r"(?=[，。！？、；,.!?;\s]|$|[我你他她它咱们去来在到就要是那见会有]|[上下中]午|晚上|早上|之前|以前|之后|以后|开始)"
+)
 # 五一 is also a number.
-_HOLIDAYS = "|".join(holidays.CHINESE).replace("五一", rf"(?<![\d{_SIGNS}])五一(?![\d{_SIGNS}年月日号號天个個点點路])")
+_HOLIDAYS = "|".join(holidays.CHINESE).replace(
+    "五一", rf"(?<![\d{_SIGNS}])五一(?![\d{_SIGNS}年月日号號天个個点點路班])"
+)
 RULES = (
     _rule(
         "天日早晚",
@@ -238,7 +250,7 @@ RULES = (
     _rule("前", r"前[几幾两兩些]天", _few_days_ago),
     _rule(
         "周週星礼禮",
-        rf"{_STEP}{_WEEK}(?:(?P<weekend>末)|(?P<weekday>[一二三四五六日天]){_PART}?)?",
+        rf"(?<![日以]){_STEP}{_WEEK}(?![期围圍边邊])(?:(?P<weekend>末)|(?P<weekday>[一二三四五六日天]){_PART}?)?",
         _of_week,
     ),
     _rule(
@@ -247,12 +259,16 @@ RULES = (
         _unknown,
     ),
     _rule("月", rf"{_STEP}(?:个|個)?月(?:\s?{DAY})?", _of_month),
-    _rule("年", rf"{_YEAR}(?:的?(?P<season>[春夏秋冬])[天季]?|的?\s?{MONTH}(?:份|\s?{DAY})?)?(?!代)", _of_year),
-    _rule("月", rf"(?<![\d个個]){MONTH}(?:份|\s?{DAY}|(?=[上中下]旬|初|底|末|半ば|の(?:初め|終わり)))", _month_day),
     _rule(
-        "号號", r"(?P<day>\d{1,2}|[一二三四五六七八九十]{1,3})[号號](?![线線楼樓门門店房馆館桌位室码碼])", _day_of_month
+        "年",
+        rf"{_YEAR}(?:的?(?P<season>[春夏秋冬])[天季]?|的?\s?{MONTH}(?:份|\s?{DAY})?)?(?!代)",
+        _of_year,
+        _is_chinese,
     ),
+    _rule("月", rf"(?<![\d个個]){MONTH}(?:份|\s?{DAY}|(?!\s?[\d{_SIGNS}龄]))", _month_day),
+    _rule("号號", rf"(?P<day>\d{{1,2}}|[一二三四五六七八九十]{{1,3}})[号號]{_DAY_END}", _day_of_month),
     _rule("前后後", rf"{COUNT}\s?{_UNIT}(?P<half>半)?\s?(?P<side>以前|之前|前|以后|之后|以後|之後|后|後)", _distance),
+    _rule("半", "半(?:年|个月|個月|月)[前后後]", _unknown),
     _rule("去近未接", rf"(?P<side>过去|過去|最近|近|未来|未來|接下来|接下來)的?{COUNT}{_UNIT}", _window),
     _rule("了", rf"(?:(?<=了)|(?<=已经)|(?<=已經)){COUNT}{_UNIT}(?=了)", _duration),
     _rule("季", rf"{_STEP}(?:个|個)?季度|{_YEAR}的?第?(?P<quarter>[1-4一二三四])季度", _quarter),

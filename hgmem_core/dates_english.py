@@ -6,17 +6,19 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
 from hgmem_core import holidays, spans
+from hgmem_core.english_clauses import (
+    goes_on,
+    is_ahead,
+    is_no_comparison,
+    is_not_since,
+    is_planned,
+    since_then,
+    tense_of,
+)
+from hgmem_core.english_numbers import COUNT, UNIT, UNITS, WHOLE, is_touched, number_of
 from hgmem_core.spans import Span
 from hgmem_core.time_rules import Resolver, TimeRule, choose
 
-_ONES = "one two three four five six seven eight nine".split()
-_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_NUMBERS = MappingProxyType(
-    {word: number for number, word in enumerate([*_ONES, *_TEENS], 1)}
-    | {word: 10 * number for number, word in enumerate(_TENS, 2)}
-    | {"a": 1, "an": 1, "couple": 2}
-)
 MONTHS = MappingProxyType(
     {
         name: number
@@ -31,13 +33,11 @@ _WEEKDAYS = MappingProxyType(
     {name: number for number, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())}
 )
 _DECADES = MappingProxyType(
-    {name: 10 * number for number, name in enumerate("thirties forties fifties".split(), 3)}
-) | {
-    "sixties": 60,
-    "seventies": 70,
-    "eighties": 80,
-    "nineties": 90,
-}
+    {
+        name: 10 * number
+        for number, name in enumerate("thirties forties fifties sixties seventies eighties nineties".split(), 3)
+    }
+)
 
 FULL_MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept(?:ember)?|sep"
@@ -52,26 +52,6 @@ _NO_YEAR = (
 _YEAR = rf"(?P<year>(?:19|20)\d\d|(?<!\w)['’]\d\d)\b{_NO_YEAR}"
 _WEEKDAY = r"(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)"
 _SEASON = r"(?P<season>spring|summer|autumn|fall|winter)"
-_WORDS = rf"(?:{'|'.join(_TENS)})[- ](?:{'|'.join(_ONES)})|{'|'.join(_NUMBERS)}"
-_COUNT = rf"(?P<few>(?:a )?few|several)|(?:a )?(?P<count>\d{{1,4}}|{_WORDS})(?: of)?"
-_UNITS = "minute|hour|night|day|weekend|week|month|year|decade"
-_UNIT = rf"(?P<unit>{_UNITS})s?"
-_NUMBER_WORD = (
-    rf"(?:{'|'.join([*_ONES, *_TEENS, *_TENS])}|couple|few|several|dozens?|hundreds?|thousands?|millions?|billions?"
-    r"|half|quarters?|thirds?)"
-)
-# What follows `in a year` in `in a year and a half` and `in a year or two`.
-_WHOLE = rf"(?!,? (?:and|or) (?:an? )?(?:{_NUMBER_WORD}\b|\d))"
-# Before a number that is the end of another, as in 2.5, 1,000 or 7-9.
-_TOUCHED = re.compile(r"(?:[\d./'’–−-]|\d,)$")
-# Before the last number of several: `hundred and five`, `one or two`, `half a`, `1 000`, `two years and three months`.
-_COUNTED = re.compile(
-    rf"(?:\d\s|[½¼¾]\s?|\b\d+ (?:and|or|to) |\b{_NUMBER_WORD}(?: of)?(?:,? (?:and|or|to))?[\s,-]+(?:a )?"
-    rf"|\b(?:{_NUMBER_WORD}|\d+) (?:{_UNITS})s?(?:,? and| or| to|,)? "
-    rf"|\ban? (?:{_UNITS})(?:,? and| or|,) )$",
-    re.IGNORECASE,
-)
-_MOST_BEFORE = 48
 _PART = r"(?: (?P<part>morning|afternoon|evening|night))?"
 _THIRD = r"(?:early|mid|late|(?:the )?(?:very )?(?:beginning|start|middle|end) of)"
 _LEAD = (
@@ -85,45 +65,8 @@ _WHICH = r"(?P<which>last|next|(?:this )?past|(?:this |the )?(?:up)?coming|this)
 _OF_DAY = MappingProxyType(
     {"yesterday": -1, "tomorrow": 1, "the day before yesterday": -2, "the day after tomorrow": 2}
 )
-# A perfect tense and no other verb up to the duration: what was said goes on until then.
-_PERFECT = re.compile(
-    r"(?:(?:\b(?:have|has)(?:n['’]t)?|['’]ve|['’]s)(?: (?!been to)\w+){0,2}? |(?:^|[.!?] )(?=been ))"
-    r"(?:been|\w{2,}ed|known|had|kept|taught|done|run|made|seen|felt|held|written|grown|gone|slept|met|spoken|read)\b"
-    r"(?! to\b)(?:(?! (?:was|were|went|did|had|when|because|before|after|since|but)\b)[^.!?;\n])*$",
-    re.IGNORECASE,
-)
-# What happened, by a plain past right after who did it; and what will.
-_PAST = re.compile(
-    r"\b(?:i|we|he|she|they|it|you|who|that|and|just|also|finally) (?:\w{3,}ed|was|were|did|had|got|made|won|lost|went"
-    r"|came|saw|met|took|ran|built|wrote|found|left|gave|told|said|bought|felt|began)\b|\b(?:didn|wasn|weren)['’]t\b",
-    re.IGNORECASE,
-)
-_FUTURE = re.compile(
-    r"\b(?:will|shall|going to|gonna|won['’]t)\b|['’]ll\b|\b(?:see|meet|join) (?:you|us)\b", re.IGNORECASE
-)
-_NOT_SINCE = re.compile(r"\b(?:haven|hasn)['’]t\b|\b(?:have|has) (?:not|never)\b|\bnot \w+ed\b", re.IGNORECASE)
-_PLANS = re.compile(
-    r"\b(?:plans?|planned|planning|ready|excited|waiting)(?: \w+)?$|\b(?:will|going|gonna)\b|['’]ll\b", re.IGNORECASE
-)
-_SEEMS = re.compile(r"\blike (?:it was |just |only |it was just |it was only )?$", re.IGNORECASE)
-_CLAUSE = re.compile(r"[^.!?;:\n]*$")
-_BEEN = re.compile(r"\bbeen (?:about |almost |nearly |over |only |just |quite )?$", re.IGNORECASE)
-_SENTENCE = 160
 _CENTURY = 1900
 """The 1900s may be ten years or a hundred."""
-
-
-def number_of(match: re.Match[str]) -> tuple[int, int] | None:
-    """Return the lowest and the highest number that is meant; None for a part of another number."""
-    start = match.start("few" if match["few"] else "count")
-    before = match.string[max(0, start - _MOST_BEFORE) : start]
-    if _TOUCHED.search(before) or _COUNTED.search(before):
-        return None
-    if match["few"]:
-        return spans.FEW
-    parts = match["count"].lower().replace("-", " ").split()
-    count = sum(_NUMBERS.get(part) or int(part) for part in parts)
-    return count, count
 
 
 def _in_day(day: Span, part: str | None, now: datetime) -> Span:
@@ -205,12 +148,9 @@ def _distance(match: re.Match[str], now: datetime) -> Span | None:
 
 def _weekday_by_tense(match: re.Match[str], now: datetime) -> Span | None:
     """Resolve `on Friday` where the tense says which one."""
-    clause = _clause(match)
-    is_past, is_future = _PAST.search(clause) is not None, _FUTURE.search(clause) is not None
-    if is_past == is_future:
-        return None
-    day = spans.weekday_away(now.date(), _WEEKDAYS[match["weekday"].lower()], 1 if is_future else -1)
-    return _in_day(day, match["part"], now)
+    tense = tense_of(match)
+    day = spans.weekday_away(now.date(), _WEEKDAYS[match["weekday"].lower()], tense) if tense else None
+    return day and _in_day(day, match["part"], now)
 
 
 def _coming(match: re.Match[str], now: datetime) -> Span:
@@ -244,42 +184,16 @@ def _duration(match: re.Match[str], now: datetime) -> Span | None:
     return number and _up_to(now, match["unit"].lower(), number, -1)
 
 
+def _from_now(match: re.Match[str], now: datetime) -> Span | None:
+    """Resolve `within two weeks`."""
+    number = number_of(match)
+    return number and _up_to(now, match["unit"].lower(), number, 1)
+
+
 def _up_to(now: datetime, unit: str, number: tuple[int, int], sign: int) -> Span:
     if unit in ("minute", "hour"):
         return spans.day(now.date())
     return spans.window(now.date(), "day" if unit == "night" else unit, number[1], sign)
-
-
-def _clause(match: re.Match[str]) -> str:
-    """Return what stands before a match in its sentence."""
-    found = _CLAUSE.search(match.string, max(0, match.start() - _SENTENCE), match.start())
-    return found[0] if found else ""
-
-
-def _is_no_comparison(match: re.Match[str]) -> bool:
-    return _SEEMS.search(_clause(match)) is None
-
-
-def _is_ahead(match: re.Match[str]) -> bool:
-    # `I read it in two days` says how long it took.
-    return _PAST.search(_clause(match)) is None
-
-
-def _is_not_since(match: re.Match[str]) -> bool:
-    return _NOT_SINCE.search(_clause(match)) is not None
-
-
-def _is_planned(match: re.Match[str]) -> bool:
-    return _PLANS.search(_clause(match).rstrip()) is not None
-
-
-def _since_then(match: re.Match[str]) -> bool:
-    return _BEEN.search(match.string, max(0, match.start() - _MOST_BEFORE), match.start()) is not None
-
-
-def _goes_on(match: re.Match[str]) -> bool:
-    start = match.start()
-    return _PERFECT.search(match.string, max(0, start - _SENTENCE), start) is not None
 
 
 def _so_far(match: re.Match[str], now: datetime) -> Span | None:
@@ -301,18 +215,22 @@ def year_number(match: re.Match[str], now: datetime) -> int | None:
     return now.year - (now.year - int(text[1:])) % 100
 
 
-def _is_touched(match: re.Match[str]) -> bool:
-    return _TOUCHED.search(match.string, max(0, match.start("day") - 2), match.start("day")) is not None
-
-
 def _month_day(match: re.Match[str], now: datetime) -> Span | None:
-    if _is_touched(match):
+    if is_touched(match, "day"):
         return None
     return spans.named_day(now.date(), MONTHS[match["month"].lower()], int(match["day"]), year_number(match, now))
 
 
 def _number_day(match: re.Match[str], now: datetime) -> Span:
     return spans.named_day(now.date(), int(match["month"]), int(match["day"]), int(match["year"]))
+
+
+def _either_day(match: re.Match[str], now: datetime) -> Span | None:
+    """Resolve 13/05/2023, where only one of the numbers can be the month."""
+    one, other = int(match["one"]), int(match["other"])
+    if one <= 12 and other <= 12 and one != other:
+        return None
+    return spans.named_day(now.date(), min(one, other), max(one, other), int(match["year"]))
 
 
 def _day_of_month(match: re.Match[str], now: datetime) -> Span:
@@ -348,7 +266,9 @@ def _decade(match: re.Match[str], now: datetime) -> Span | None:
     return spans.decade(number if number >= 100 else 1900 + number)
 
 
-_QUARTERS = MappingProxyType({name: number for number, name in enumerate("first second third fourth".split(), 1)})
+_QUARTERS = MappingProxyType(
+    {name: number for number, name in enumerate("first second third fourth".split(), 1)} | {"last": 4}
+)
 
 
 def _quarter(match: re.Match[str], now: datetime) -> Span | None:
@@ -392,12 +312,12 @@ RULES = (
         rf"(?:the day before yesterday|the day after tomorrow|yesterday|tomorrow){_PART}\b|today\b|tonight\b"
         r"|last night\b|this (?P<own>morning|afternoon|evening)\b",
         _near_day,
-        _is_no_comparison,
+        is_no_comparison,
     ),
     _rule("the night before last", r"the night before last\b", _night),
     _rule(
         "last |this |next |past |coming ",
-        rf"{_WHICH} (?:(?:{_WEEKDAY}{_PART}|(?P<unit>weekend|quarter))|{_SEASON}|{_MONTH})\b(?! \d)",
+        rf"{_WHICH} (?:(?:{_WEEKDAY}{_PART}|(?P<unit>weekend|quarter(?! of)))|{_SEASON}|{_MONTH})\b(?! \d)",
         _which,
     ),
     _rule(
@@ -425,31 +345,41 @@ RULES = (
     ),
     _rule("the other ", r"the other (?:day|night|morning|afternoon|evening)\b", _other_day),
     _rule("earlier this|later this", r"(?P<side>earlier|later) this (?P<unit>week|month|year)\b", _so_far),
-    _rule(" ago|from | back", rf"(?:{_COUNT}) {_UNIT} (?P<ago>ago|back|from (?:now|today))\b(?! in\b)", _distance),
-    _rule("since", rf"(?:{_COUNT}) {_UNIT} (?P<ago>since)\b", _distance, _since_then),
-    _rule("days ago", rf"(?:{_COUNT}) {_WEEKDAY}s ago\b", _weekdays_ago),
-    _rule("in ", rf"in (?:{_COUNT}) {_UNIT}\b(?!['’]){_WHOLE}", _duration, _is_not_since),
-    _rule("in |within ", rf"(?P<ago>in|within) (?:{_COUNT}) {_UNIT}\b(?!['’]){_WHOLE}", _distance, _is_ahead),
-    _rule("for the ", rf"for the (?:(?P<unit>weekend)|{_SEASON})\b(?! of\b)", _coming, _is_planned),
+    _rule(" ago|from | back", rf"(?:{COUNT}) {UNIT} (?P<ago>ago|back|from (?:now|today))\b(?! in\b)", _distance),
+    _rule("since", rf"(?:{COUNT}) {UNIT} (?P<ago>since)\b", _distance, since_then),
+    _rule("days ago", rf"(?:{COUNT}) {_WEEKDAY}s ago\b", _weekdays_ago),
+    _rule("in ", rf"in (?:{COUNT}) {UNIT}\b(?!['’]){WHOLE}", _duration, is_not_since),
+    _rule("in ", rf"(?P<ago>in) (?:{COUNT}) {UNIT}\b(?!['’]){WHOLE}", _distance, is_ahead),
+    _rule("within ", rf"within (?:{COUNT}) {UNIT}\b{WHOLE}", _from_now, is_ahead),
+    _rule("for the ", rf"for the (?:(?P<unit>weekend)|{_SEASON})\b(?! of\b)", _coming, is_planned),
     _rule(
         "last |past |next |coming ",
         # Alone, `the next day` is the one after what is told, which is not known.
         rf"(?:(?:in|over|for|during|within|throughout) )?(?:the(?:se)? |this )?(?P<side>last|past|next|coming)"
-        rf" (?:{_COUNT}) {_UNIT}\b(?! of\b){_WHOLE}"
+        rf" (?:{COUNT}) {UNIT}\b(?! of\b){WHOLE}"
         r"|(?:in|over|for|during|within|throughout) the(?:se)? (?P<side_of_one>last|past|next|coming)"
-        rf" (?P<one>{_UNITS})(?P<many>s)?\b(?! of\b){_WHOLE}"
-        rf"|(?:the|this) (?P<side_of_past>last|past) (?P<past>week|month|year|decade)\b(?! of\b){_WHOLE}",
+        rf" (?P<one>{UNITS})(?P<many>s)?\b(?! of\b){WHOLE}"
+        rf"|(?:the|this) (?P<side_of_past>last|past) (?P<past>week|month|year|decade)\b(?! of\b){WHOLE}",
         _window,
     ),
     _rule(
         "for ",
-        rf"for (?:about |over |almost |nearly |around |roughly )?(?:{_COUNT}) {_UNIT}\b(?! ago\b){_WHOLE}",
+        rf"for (?:about |over |almost |nearly |around |roughly )?(?:{COUNT}) {UNIT}\b(?! ago\b){WHOLE}",
         _duration,
-        _goes_on,
+        goes_on,
     ),
     _rule(_MONTH_TRIGGERS, rf"(?:the )?{_DAY}(?: of)? {_MONTH}(?:,? {_YEAR})?", _month_day),
     _rule(_MONTH_TRIGGERS, rf"{_MONTH} (?:the )?{_DAY}(?:,? {_YEAR})?", _month_day),
-    _rule("19|20", r"(?P<year>(?:19|20)\d\d)(?P<sign>[-/.])(?P<month>\d\d?)(?P=sign)(?P<day>\d\d?)\b", _number_day),
+    _rule(
+        "19|20",
+        r"(?P<year>(?:19|20)\d\d)(?P<sign>[-/.])(?P<month>\d\d?)(?P=sign)(?P<day>\d\d?)(?:\b|(?=t\d))",
+        _number_day,
+    ),
+    _rule(
+        "19|20",
+        r"(?<![\d/.-])(?P<one>\d\d?)(?P<sign>[/.-])(?P<other>\d\d?)(?P=sign)(?P<year>(?:19|20)\d\d)\b",
+        _either_day,
+    ),
     _rule(
         "on the |by the |until the |since the ",
         r"(?P<lead>(?:on|by|until|till|since) the )(?P<day>\d{1,2})(?:st|nd|rd|th)"
@@ -466,7 +396,7 @@ RULES = (
         rf"(?P<decade>['’]?[3-9]0(?=['’]?s\b)|{'|'.join(_DECADES)})(?:['’]?s)?\b",
         _decade,
     ),
-    _rule("quarter", rf"(?:the )?(?P<quarter>first|second|third|fourth) quarter of {_YEAR}", _quarter),
+    _rule("quarter", rf"(?:the )?(?P<quarter>first|second|third|fourth|last) quarter of {_YEAR}", _quarter),
     _rule("q1|q2|q3|q4", rf"q(?P<quarter>[1-4])(?: of|,)? {_YEAR}", _quarter),
     _rule(
         "|".join(sorted({name.split("'")[0] for name in holidays.ENGLISH})),

@@ -38,8 +38,8 @@ _ERAS = MappingProxyType(
 )
 """The first year of an era, and how many years it had."""
 _WEEKDAYS = MappingProxyType({sign: number for number, sign in enumerate("月火水木金土日")})
-# Words in kana are times only where a particle or the end of the phrase follows, and no other kana precedes.
-_KANA_END = r"(?=[はもにのがをへ、。！？!?\s]|から|まで|$)"
+# Words in kana are times only where a particle, a sign or the end follows, and no other kana precedes.
+_KANA_END = r"(?=[はもにのがをへ、。！？!?\s一-龥]|から|まで|$)"
 _KANA = r"(?<![ぁ-ん])"
 
 
@@ -152,7 +152,7 @@ RULES = (
     _rule("月", rf"{_STEP}月(?:の?{DAY})?", _of_month),
     _rule(
         "年|おととし",
-        rf"{_YEAR}の?(?:(?P<season>[春夏秋冬])|{MONTH}(?:\s?{DAY})?)?",
+        rf"{_YEAR}(?:の?(?P<season>[春夏秋冬])|の?{MONTH}(?:\s?{DAY})?)?",
         _of_year,
     ),
     _rule("日に", r"(?P<day>\d{1,2}|[一二三四五六七八九十]{1,3})日(?=に(?![一1１]))", _day_of_month),

@@ -12,27 +12,31 @@ from hgmem_core.time_rules import TimeRule
 
 _YEAR = r"(?:19|20)\d\d"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
-_TO = r"(?: (?:to|until|till|through|thru|and) (?:the )?| ?[-–—] ?)"
+_TO = r"(?: (?:to|until|till|through|thru) (?:the )?| ?[-–—] ?)"
+_AND = r"(?: and (?:the )?)"
 _WITH_YEAR = rf"(?:,? {_YEAR}\b)?"
 _DAY_MONTH = rf"{_DAY}(?: of)? {FULL_MONTH}\b\.?"
 _MONTH_DAY = rf"{FULL_MONTH}\b\.? (?:the )?{_DAY}\b"
 _DATE = rf"(?:(?:the )?{_DAY_MONTH}|{_MONTH_DAY}|{FULL_MONTH}\b\.?){_WITH_YEAR}"
+# A day alone, before or after a month with a day; two dates; two years.
 _ENGLISH = re.compile(
-    # A day alone, before or after a month with a day; two dates; two years.
-    rf"\b(?:(?:from |between )(?:the )?)?(?:(?P<first_day>{_DAY}){_TO}(?P<last_date>{_DAY_MONTH}{_WITH_YEAR})"
-    rf"|(?P<first_date>{_MONTH_DAY}){_TO}(?P<last_day>{_DAY}\b{_WITH_YEAR})(?! ?(?:[-–/:.]|am|pm)\d?)"
-    rf"|(?P<from_date>{_DATE}){_TO}(?P<to_date>{_DATE}))(?![\w-])"
-    rf"|\b(?:(?:from|between) (?:the year )?(?P<from_year>{_YEAR}){_TO}|(?P<years>{_YEAR}) ?[-–—] ?)"
-    rf"(?P<to_year>{_YEAR})\b(?![-/.]\d)",
+    rf"\b(?:between |from )?(?:the )?"
+    rf"(?:(?P<first_day>{_DAY})(?:{_TO}|{_AND})(?P<last_date>{_DAY_MONTH}{_WITH_YEAR})"
+    rf"|(?P<first_date>{_MONTH_DAY})(?:{_TO}|{_AND})(?P<last_day>{_DAY}\b{_WITH_YEAR})(?! ?(?:[-–/:.]|am|pm)\d?)"
+    rf"|(?P<from_date>{_DATE})(?:{_TO}|{_AND})(?P<to_date>{_DATE}))(?![\w-])"
+    rf"|\b(?:from (?:the year )?(?P<from_year>{_YEAR}){_TO}|between (?P<years>{_YEAR}){_AND}"
+    rf"|(?<!\d-)(?P<span>{_YEAR}) ?[-–—] ?)(?P<to_year>{_YEAR})\b(?![-/.]\d)",
     re.IGNORECASE | re.ASCII,
 )
-_SIGNED_DATE = rf"(?:(?:19|20)\d\d\s?年)?の?(?:{SIGNED_MONTH})?(?:{SIGNED_DAY})?"
+_SIGNED_DATE = rf"(?:(?:19|20)\d\d\s?年)?の?(?:{SIGNED_MONTH})?(?:{SIGNED_DAY}|\d{{1,2}}(?=\s?[-~～〜–—]))?"
 _SIGNED = re.compile(
     rf"[从從自]?(?P<from_date>{_SIGNED_DATE})(?:到|至|から|[-~～〜–—])(?P<to_date>{_SIGNED_DATE})(?:まで|为止|為止|[间間])?"
 )
 _SIGNED_PARTS = re.compile(
-    r"(?:(?P<year>\d{4})\s?年)?の?(?:(?P<month>[^年月日号號\s]+)\s?月)?(?:(?P<day>[^年月日号號]+?)\s?[日号號])?"
+    r"(?:(?P<year>\d{4})\s?年)?の?(?:(?P<month>[^年月日号號\s]+)\s?月)?(?:(?P<day>[^年月日号號]+?)\s?[日号號]?)?"
 )
+_FIRST = ("first_day", "first_date", "from_date", "from_year", "years", "span")
+_LAST = ("last_date", "last_day", "to_date", "to_year")
 _WORD = re.compile(r"[a-z]+|\d+", re.IGNORECASE)
 
 
@@ -75,8 +79,8 @@ def _date(text: str) -> _Date:
 
 def _ends(match: re.Match[str]) -> tuple[_Date, _Date]:
     """Return both dates; of a month that one of them lacks, the other knows."""
-    groups = [text for text in match.groupdict().values() if text]
-    first, last = _date(groups[0]), _date(groups[1])
+    groups = match.groupdict()
+    first, last = (_date(next((groups[name] for name in names if groups.get(name)), "")) for names in (_FIRST, _LAST))
     if first.day and not first.month and last.day:
         first = replace(first, month=last.month)
     if last.day and not last.month and first.day:
@@ -85,8 +89,8 @@ def _ends(match: re.Match[str]) -> tuple[_Date, _Date]:
 
 
 def _names_dates(match: re.Match[str]) -> bool:
-    if not all(text for text in match.groupdict().values() if text is not None):
-        return False
+    if " and " in match[0] and not match[0].lower().startswith("between "):
+        return False  # 3 and 5 May are two days
     try:
         first, last = _ends(match)
     except ValueError:

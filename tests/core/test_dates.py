@@ -225,7 +225,7 @@ def test_several_phrases_stand_in_order():
 
 WORDS = (
     "last next this the a few two 31 2024 0 of May summer weekend Friday week ago in since twenty and half"
-    " 前 上 周 年 月 三 十 日".split()
+    " 前 上 周 年 月 三 十 日 到 - から まで の 号 of to from between Christmas early 去年 昨日 今週".split()
 )
 
 
