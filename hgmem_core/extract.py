@@ -37,7 +37,7 @@ from hgmem_core.statements import Lexicon, is_hedged, lexicon
 from hgmem_core.tokens import fold
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors
 
-EXTRACT_REVISION = 4
+EXTRACT_REVISION = 5
 """Raised when equal turns give other facts, also where a rule of `hgmem_core.dates` changes."""
 
 _CAUSE = re.compile(
@@ -145,14 +145,14 @@ def _fact(utterance: Utterance) -> _Fact:
         lines.insert(0, line(question.said.who, question.text))
         turn_ids[question.said.turn_id] = None
         asked = _mention(question.text, question.said)
-        mention = mention if mention and (mention.start or not (asked and asked.start)) else asked
+        mention = mention if mention and (mention.is_placed or not (asked and asked.is_placed)) else asked
     return _Fact("\n".join(lines), turn_ids, utterance, mention)
 
 
 def _mention(text: str, said: Said) -> TimeMention | None:
     """Return the first phrase that can be placed, else the first phrase."""
     found = find_times(text, said.said_at, said.zone)
-    return next((mention for mention in found if mention.start), found[0] if found else None)
+    return next((mention for mention in found if mention.is_placed), found[0] if found else None)
 
 
 def normalised(text: str) -> str:

@@ -42,7 +42,7 @@ from hgmem_core.text import is_blank
 from hgmem_core.times import parse_time
 from hgmem_core.transcript import Line, lines_of, parts_that_fit, transcript
 
-EXTRACT_LLM_REVISION = 1
+EXTRACT_LLM_REVISION = 2
 """Raised when equal turns and answers give other facts."""
 
 PROMPT = load_prompt("extract")
@@ -436,7 +436,7 @@ def _interval(fact: Fact, lines: Sequence[Line]) -> tuple[str | None, datetime |
     stated = _time(fact.valid_from, said), _time(fact.valid_to, said)
     if stated[1] is not None and fact.valid_to and _DAY.fullmatch(fact.valid_to.strip()):
         stated = stated[0], stated[1] + timedelta(days=1)  # the last day that is meant
-    placed = next((one for one in find_times(phrase, said.said_at, said.zone) if one.start), None)
+    placed = next((one for one in find_times(phrase, said.said_at, said.zone) if one.is_placed), None)
     start, end = (placed.start, placed.end) if placed else stated
     return phrase, start, end if start and end and start < end else None
 

@@ -1,4 +1,4 @@
-"""Evaluate retrieval, segmentation, abstention or skills on a benchmark's own data.
+"""Evaluate retrieval, segmentation, abstention, skills or the times of texts on a benchmark's own data.
 
 `python -m jobs.evaluate locomo --data locomo.json --recipes bm25,hybrid --out r.json`
 `python -m jobs.evaluate locomo --data locomo.json --cv --seeds 3 --recipes hypergraph,learned-flat --out cv.json`
@@ -8,6 +8,7 @@
 `python -m jobs.evaluate segmentation --data tiage --split dev --out r.json`
 `python -m jobs.evaluate abstention --data locomo.json --out r.json`
 `python -m jobs.evaluate skills --data trajectories --recipes skills/full,skills/dense --out r.json`
+`python -m jobs.evaluate time --data locomo.json --out r.json`
 """
 
 import argparse
@@ -44,6 +45,7 @@ from pipelines.rerankers import open_reranker
 from pipelines.segmentation_evaluation import evaluate_segmentation
 from pipelines.skill_evaluation import evaluate_skills
 from pipelines.store import Store
+from pipelines.time_evaluation import evaluate_times
 from pipelines.versions import Version, open_version
 
 if TYPE_CHECKING:
@@ -197,6 +199,10 @@ def _skills(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
         return evaluate_skills(arguments.data, recipes, arguments.evolve, config, encoder, now(), bars)
 
 
+def _time(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
+    return evaluate_times(arguments.data, config)
+
+
 _SHORT = {f"recall@{k}": f"R@{k}" for k in (2, 5, 10, 20, 30)} | {"ndcg@10": "nDCG", "all@context": "context"}
 
 
@@ -276,10 +282,22 @@ def _show_skills(result: Mapping[str, Any]) -> None:
         console.print(f"[yellow]warning[/] {warning}", highlight=False)
 
 
+def _show_time(result: Mapping[str, Any]) -> None:
+    table = plain_table("words", "n", "placed")
+    for row in result["results"]:
+        table.add_row(row["kind"], str(row["n"]), f"{row['placed']:.1f} %")
+    console.print(table)
+    for row in result["results"]:
+        shapes = ", ".join(f"{one['shape']} {one['n']}" for one in row["unplaced"][:8])
+        console.print(f"{row['kind']}, not placed: {shapes or 'none'}", highlight=False)
+    console.print(f"{result['turns']} turns", highlight=False)
+
+
 _OTHERS = {
     "segmentation": (_segmentation, _show_segmentation),
     "abstention": (_abstention, _show_abstention),
     "skills": (_skills, _show_skills),
+    "time": (_time, _show_time),
 }
 """Tasks that are no retrieval: what evaluates each, and what shows its result."""
 
