@@ -113,7 +113,9 @@ def test_a_later_file_of_traces_repeats_nothing(tmp_path):
     first.write_text(lines[0])
     second.write_text(lines[1])
     assert run(config_of(tmp_path, "otel", first)).built.turns == 5
-    assert run(config_of(tmp_path, "otel", first, second)).built.turns == 7
+    config = config_of(tmp_path, "otel", first, second)
+    done = run(config)
+    assert done.built.turns == 7
 
 
 def test_a_trace_may_be_one_document(tmp_path):
