@@ -19,7 +19,9 @@ from hgmem_core.model_config import (
 )
 from hgmem_core.section import ConfigError, Section
 
-Format = Literal["parquet", "jsonl", "csv", "openai", "locomo", "hotpotqa", "musique"]
+Format = Literal[
+    "parquet", "jsonl", "csv", "openai", "chatgpt", "claude", "slack", "otel", "locomo", "hotpotqa", "musique"
+]  # fmt: skip
 TrajectoryFormat = Literal["tau-bench", "intercode", "alfworld", "trajectories"]
 """Of logs that hold runs of agents; the other formats hold messages."""
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
@@ -54,6 +56,8 @@ class InputConfig(Section):
     """The IANA zone in which times without one are meant."""
     time_unit: TimeUnit = "auto"
     """The unit of numeric times since 1970; `auto` goes by their size."""
+    session_gap_minutes: Annotated[float, Field(ge=0.0, le=1_000_000.0)] = 0.0
+    """Of a log without sessions: a longer silence begins another one; 0 leaves all of a namespace in one."""
     columns: ColumnsConfig = ColumnsConfig()
 
     @field_validator("time_zone")

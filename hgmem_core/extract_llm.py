@@ -1,6 +1,8 @@
 """Episodes to facts with a language model: one question an episode, more for one that is too long for a prompt.
 
-What the model says is held against the log. A fact names the turns that it comes from, and one that names none of the
+The model is shown what each speaker says in their own words, and no instructions of system prompts.
+
+What it says is held against the log. A fact names the turns that it comes from, and one that names none of the
 episode's is refused. A time phrase is placed by `hgmem_core.dates` from the time of its first turn, since models
 compute dates badly; where those rules cannot place it, the model's interval is taken if it is one. Facts of one
 statement, and of the same time, are one. Where the model gives no answer in three passes, or not all of one, the turns
@@ -42,7 +44,7 @@ from hgmem_core.text import is_blank
 from hgmem_core.times import parse_time
 from hgmem_core.transcript import Line, lines_of, parts_that_fit, transcript
 
-EXTRACT_LLM_REVISION = 2
+EXTRACT_LLM_REVISION = 4
 """Raised when equal turns and answers give other facts."""
 
 PROMPT = load_prompt("extract")
@@ -246,13 +248,14 @@ def extract_llm(
         language: Of stems and stop words, for the embedded engine.
         terms: Of requests.
     """
-    said = dict(zip(turns.column("turn_id").to_pylist(), said_turns(turns), strict=True))
+    said = {turn.turn_id: turn.own() for turn in said_turns(turns)}
     every = _with_neighbours(episodes)
     parts: list[_Part] = []
     own_parts: list[range] = []
     for episode, turn_ids in zip(every, episodes.column("turn_ids").to_pylist(), strict=True):
         first = len(parts)
-        parts += _parts(episode, [said[turn] for turn in turn_ids], terms)
+        spoken = [said[turn] for turn in turn_ids if said[turn].text.strip() or said[turn].captions]
+        parts += _parts(episode, spoken, terms)
         own_parts.append(range(first, len(parts)))
     settled = yield from ask(parts)
 
@@ -320,7 +323,8 @@ class _Rows:
     rejects: list[dict[str, Any]] = field(default_factory=list)
 
     def settle(self, episode: _Episode, results: Sequence[Settled[Facts]]) -> None:
-        """Say what became of an episode: the gravest of its parts, and all their passes."""
+        """Say what became of an episode: the gravest of its parts, and all their passes; without any it is empty."""
+        results = results or [Settled(Facts(facts=[]), "ok", passes=1)]
         gravest = max(results, key=lambda result: _GRAVITY.index(result.outcome))
         is_empty = gravest.outcome == "ok" and not any(result.answer and result.answer.facts for result in results)
         number = count(1)

@@ -118,7 +118,7 @@ def open_run_with_model(
 
 
 def _paths(config: Config) -> list[str]:
-    return [absolute(path) for one in config.inputs for path in expand_paths(one.paths)]
+    return [absolute(path) for one in config.inputs for path in expand_paths(one.paths, one.format)]
 
 
 def _check_store(store: Store, config: Config, imports: list[Import], log: JobLog, progress: Progress) -> None:
