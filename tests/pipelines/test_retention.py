@@ -186,13 +186,19 @@ class Killed(BaseException):
     """As sudden as a power cut."""
 
 
-def interrupted(monkeypatch, store, at, by):
-    """Do `by` before the change of that number that a pruning makes; return whether it came to that."""
+def interrupted(monkeypatch, store, at, by, is_killed=False):
+    """Do `by` before the change of that number that a pruning makes, and kill it before the next one.
+
+    Returns:
+        Whether it came to that.
+    """
     left, came = [at], []
 
     def before(name, real):
         def change(self, *arguments):
             left[0] -= 1
+            if left[0] == -2 and is_killed:
+                raise Killed
             if left[0] == -1:
                 came.append(name)
                 with monkeypatch.context() as undone:
@@ -223,12 +229,9 @@ def test_a_rollback_at_any_moment_of_a_pruning_is_refused_or_keeps_its_version(o
         def rolled_back(store=store, first=first):
             with suppress(VersionError):
                 point_to(store, first)
-            if then == "it is killed":
-                raise Killed
 
         with suppress(Killed):
-            came = interrupted(monkeypatch, store, step, rolled_back)
-            if not came:
+            if not interrupted(monkeypatch, store, step, rolled_back, then == "it is killed"):
                 break
         current = current_version(store)[1]
         assert open_version(store).id == current in (first, last)
