@@ -97,6 +97,8 @@ class StoreConfig(Section):
     cache: str = ""
     """Of a store in object storage: the folder for copies of what is used, on every machine; empty for
     `hgmem/stores` in the user's cache folder."""
+    cache_gib: Annotated[float, Field(ge=0.0, le=1_000_000.0)] = 0.0
+    """What those copies may take on a machine, in GiB: beyond, what was used longest ago goes; 0 for no bound."""
 
     @property
     def mode(self) -> int:

@@ -168,7 +168,9 @@ def _recipes(arguments: argparse.Namespace) -> list[str]:
 
 def _version(arguments: argparse.Namespace, task: Task, config: Config, encoder: Encoder, bars: Bars) -> Version:
     if arguments.version:
-        return open_version(Store.open(config.store.root, config.store.cache), arguments.version)
+        return open_version(
+            Store.open(config.store.root, config.store.cache, config.store.cache_gib), arguments.version
+        )
     return task_version(task, config, encoder, cache_folder("evaluations"), now(), bars)
 
 

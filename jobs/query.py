@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
     if len(namespaces) > 1:
         raise ConfigError("--namespace: a QUESTION is asked of one namespace; several go with --skills")
     analyst = open_analyst(config)
-    version = open_version(Store.open(config.store.root, config.store.cache), arguments.version)
+    version = open_version(Store.open(config.store.root, config.store.cache, config.store.cache_gib), arguments.version)
     encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
     models = models_for(config.retrieve.models, version)
     tuned = tuned_vectors(config.encoder, encoder.identity)
@@ -118,7 +118,7 @@ def _skills(arguments: argparse.Namespace, config: Config, namespaces: Sequence[
         raise ConfigError("--skills takes no filter of what was said, and no --explain: leave them out")
     asked = {"recipe": arguments.recipe, "skills": arguments.k, "context_tokens": arguments.context_tokens}
     settings = config.skills.model_copy(update={name: value for name, value in asked.items() if value is not None})
-    version = open_version(Store.open(config.store.root, config.store.cache), arguments.version)
+    version = open_version(Store.open(config.store.root, config.store.cache, config.store.cache_gib), arguments.version)
     encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
     response = Retriever(version, encoder).skills(namespaces, arguments.skills, settings, settings.libraries)
     if arguments.json:

@@ -8,6 +8,7 @@ a request is repeated when the endpoint says that it is busy or cannot answer ri
 """
 
 import asyncio
+import hashlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -40,6 +41,9 @@ from pipelines.serve_problems import ProblemDocument
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
+AFFINITY_HEADER = "X-Session-ID"
+"""By which Serve can send the requests of a namespace to one replica; see docs/serving.md."""
+
 _AGAIN = frozenset({429, 502, 503, 504})
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 
@@ -69,6 +73,13 @@ class _Call(Generic[Answer]):
     @property
     def content(self) -> str | None:
         return None if self.request is None else self.request.model_dump_json(exclude_defaults=True)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a router may go by: the same for all requests of a namespace, without saying which one it is."""
+        asked = {} if self.request is None else self.request.model_dump(include={"namespace", "namespaces"})
+        first = asked.get("namespace") or next(iter(asked.get("namespaces") or ()), "")
+        return {AFFINITY_HEADER: hashlib.sha256(first.encode()).hexdigest()[:16]} if first else {}
 
     def read(self, response: httpx2.Response) -> Answer:
         """Return the answer.
@@ -236,7 +247,7 @@ class Client:
         while True:
             wait = next(waits, None)
             try:
-                response = self._http.request(call.method, call.path, content=call.content)
+                response = self._http.request(call.method, call.path, content=call.content, headers=call.headers)
             except httpx2.TransportError as error:
                 if wait is None:
                     raise _unreached(call, error) from error
@@ -323,7 +334,7 @@ class AsyncClient:
         while True:
             wait = next(waits, None)
             try:
-                response = await self._http.request(call.method, call.path, content=call.content)
+                response = await self._http.request(call.method, call.path, content=call.content, headers=call.headers)
             except httpx2.TransportError as error:
                 if wait is None:
                     raise _unreached(call, error) from error

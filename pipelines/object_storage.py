@@ -7,6 +7,7 @@ or that finds no connection is tried again, a little later each time.
 
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -153,7 +154,10 @@ class ObjectStorage:
             return Listed(key, meta["size"], meta["last_modified"].timestamp(), str(meta["e_tag"]))
 
     def download(self, key: str, path: Path) -> bool:
-        """Copy an object to a file, whole or not at all, or return False if there is none; the file keeps its time."""
+        """Copy an object to a file, whole or not at all, or return False if there is none.
+
+        The file has the object's time of change.
+        """
         with self._asked("reading", key):
             found = self._found(key)
             if found is None:
@@ -165,7 +169,7 @@ class ObjectStorage:
                     for chunk in found.stream(min_chunk_size=_CHUNK_BYTES):
                         file.write(chunk)
                 modified = found.meta["last_modified"].timestamp()
-                os.utime(draft, (modified, modified))
+                os.utime(draft, (time.time(), modified))
                 draft.replace(path)
             finally:
                 draft.unlink(missing_ok=True)

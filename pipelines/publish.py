@@ -27,6 +27,7 @@ from pipelines.versions import (
     manifest_path,
     pointers,
     read_manifest,
+    removed_versions,
     version_id,
 )
 
@@ -271,7 +272,7 @@ def _follow(version: Version, new: str, published_at: datetime | None, then: str
                 f"that one's place meanwhile{then}"
             )
             return Published(new, number, moved=False, kept=kept)
-        pointer = current.model_copy(update={"version": new, "published_at": published_at})
+        pointer = current.model_copy(update={"version": new, "published_at": published_at, "removes": ()})
         if version.store.claim("current", number + 1, pointer.content()):
             return Published(new, number + 1, moved=True)
 
@@ -298,7 +299,8 @@ def _why_kept(history: list[Pointer], version: str, imports: int) -> str | None:
             f"version {version} was not made the current one: another, published meanwhile, covers {newest} imports, "
             f"this one {imports}; run the rebuild again to build from all of them"
         )
-    if history and history[-1].rollback and version in {pointer.version for pointer in history}:
+    known = {pointer.version for pointer in history} - removed_versions(history)
+    if history and history[-1].rollback and version in known:
         return (
             f"the store was rolled back to version {history[-1].version}, which stays the current one: version "
             f"{version} was current before, and nothing is new since"

@@ -13,11 +13,10 @@ from pipelines.encoders import tuned_vectors
 from pipelines.engine import Choice
 from pipelines.erase import Erased, erase_now, finish_erasure, prepare_erasure
 from pipelines.import_stage import Imported, import_logs
-from pipelines.job_log import VersionsPruned
 from pipelines.progress import Progress
-from pipelines.retention import Pruned, prune_held
+from pipelines.retention import Pruned, retain
 from pipelines.run import Run, open_run_with_model
-from pipelines.store import Store, StoreError
+from pipelines.store import Store
 from pipelines.tuned_vectors import Tuned
 
 
@@ -62,7 +61,7 @@ def rebuild(
         erasing = prepare_erasure(run)
         built = build(run, config, encoder, tuned, chat, None if erasing is None else erasing.imports.every)
         erased = None if erasing is None else finish_erasure(run, erasing, built.indexes)
-        pruned = _retained(run, config.store.keep_versions)
+        pruned = retain(run.store, config.store.keep_versions, run.lease.check, run.log, run.progress)
         return Rebuilt(run.store, imported, built, run.choice, erased, pruned)
 
 
@@ -88,7 +87,10 @@ def erase(
     Store.open(config.store.root, config.store.cache)
     config = config.model_copy(update={"inputs": []})
     with _opened("forget", config, encoder, began_at, progress, chat) as (run, config, tuned, chat):
-        return erase_now(run, config, encoder, tuned, chat)
+        erased = erase_now(run, config, encoder, tuned, chat)
+        if erased is not None:
+            retain(run.store, config.store.keep_versions, run.lease.check, run.log, run.progress)
+        return erased
 
 
 @contextmanager
@@ -99,16 +101,3 @@ def _opened(
     tuned = tuned_vectors(config.encoder, encoder.identity)
     with open_run_with_model(what, config, began_at, progress, chat) as (run, own, asked):
         yield run, own, tuned, asked
-
-
-def _retained(run: Run, keep: int) -> Pruned | None:
-    """Remove what the settings keep no longer; the version that was built is there, whatever comes of it."""
-    if not keep:
-        return None
-    try:
-        pruned = prune_held(run.store, keep)
-    except StoreError as error:
-        run.progress.note(f"no version was removed: {error}")
-        return None
-    run.log.write(VersionsPruned(len(pruned.versions), pruned.outputs, pruned.bytes))
-    return pruned

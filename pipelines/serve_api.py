@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
 from pipelines import serve_reading
+from pipelines.forget import forget as forget_selected
 from pipelines.serve_access import Caller
 from pipelines.serve_guard import Guard, caller_of
 from pipelines.serve_mcp import Tools
@@ -37,7 +38,6 @@ from pipelines.serve_models import (
 from pipelines.serve_problems import PROBLEM_TYPE, ProblemDocument, add_problem_handlers, field_problem
 from pipelines.serve_service import Service
 from pipelines.told_outcomes import Row, add_outcome
-from pipelines.tombstone_files import Tombstone, add_tombstones
 
 Who = Annotated[Caller, Depends(caller_of)]
 
@@ -168,19 +168,19 @@ def _add_forgetting(router: APIRouter, service: Service) -> None:
     async def forget(asked: ForgetRequest, caller: Who) -> Response:
         """Forget a turn, a session, a run, or all of a namespace; the next build leaves it out, too."""
         caller.require("write", [asked.namespace])
-        scope, target = asked.target
-        row = Tombstone(namespace=asked.namespace, scope=scope, id=target, deleted_at=service.now())
 
-        def hide() -> dict[str, int]:
-            retriever = service.versions.current.retriever
-            before = stats(retriever, asked.namespace)
-            number = add_tombstones(service.versions.store, [row])
+        def hide() -> dict[str, int | None]:
+            # In advance, too: what was not built yet, or comes with the next log, is never shown.
+            change = forget_selected(service.versions.store, asked.selection, service.now(), allow_unknown=True)
             service.versions.refresh_tombstones()
-            after = stats(retriever, asked.namespace)
-            return {"tombstone": number, **{name: before[name] - after[name] for name in ("turns", "runs")}}
+            return {
+                "tombstone": change.number, "turns": change.turns, "runs": change.trajectories, "facts": change.facts
+            }  # fmt: skip
 
         async with service.gate.turn():
             hidden = await service.gate.run(hide)
+        named = asked.model_dump(exclude={"namespace"}, exclude_none=True)
+        scope, target = next(iter(named.items()), ("namespace", ""))
         service.audit.write("forget", caller.key_id, namespace=asked.namespace, scope=scope, id=target, **hidden)
         return JSONResponse(hidden)
 

@@ -34,12 +34,21 @@ def memory_text(content: Mapping[str, Any]) -> str:
 
 def skills_text(content: Mapping[str, Any]) -> str:
     """Return a `SkillsAnswer` as text: the context, then the ids of what it holds, and of the query."""
+    several = len(content["namespaces"]) > 1
     shown = [
-        *(f"skill {one['skill_id']}, {one['name']}" for one in (*content["skills"], *content["mistakes"])),
-        *(f"lesson of run {one['trajectory_id']}" for one in content["lessons"]),
+        *(
+            f"skill {one['skill_id']}{_whose(one, several)}, {one['name']}"
+            for one in (*content["skills"], *content["mistakes"])
+        ),
+        *(f"lesson of run {one['trajectory_id']}{_whose(one, several)}" for one in content["lessons"]),
     ]
     told = ("", f"Shown for the query {content['query_id']}:", *shown) if shown else ()
     return _lines(*_doubts(content), content["context"], *told)
+
+
+def _whose(found: Mapping[str, Any], several: bool) -> str:
+    """Return the namespace of what was found, by which its outcome is told, where several were asked."""
+    return f" of {found['namespace']}" if several else ""
 
 
 def _doubts(content: Mapping[str, Any]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What requests and answers of the endpoint hold; unknown fields are refused."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
@@ -9,7 +9,7 @@ from hgmem_core.graph import Level
 from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
 from hgmem_core.skill_utility import NodeKind
-from hgmem_core.tombstones import Scope
+from pipelines.selection import Selection
 from pipelines.skill_response import FoundLesson, FoundSkill, FoundSubtask
 
 MOST_NAMESPACES = 8
@@ -57,26 +57,18 @@ class FilterFields(BaseModel):
     session_id: Name | None = Field(default=None, description="said in exactly this session")
 
 
-class Asking(BaseModel):
-    """What `search` and `context` share."""
+class Naming(BaseModel):
+    """Whose memory is asked: one namespace, or several of them together."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    query: Text = Field(description="the question, in whole words and with names")
     namespace: Namespace | None = Field(
         default=None, description="whose memory, such as `acme/alice`: exactly this one; either this or `namespaces`"
     )
     namespaces: list[Namespace] | None = Field(
         default=None, min_length=1, max_length=MOST_NAMESPACES, description="several of them, asked together"
     )
-    recipe: Annotated[Text, Field(max_length=64)] | None = Field(
-        default=None, description="how it is found; without one, the endpoint's own"
-    )
-    filters: FilterFields = Field(default=FilterFields(), description="what is looked at")
-    as_of: AwareDatetime | None = Field(default=None, description="the memory as it stood at this time")
 
     @model_validator(mode="after")
-    def _says_whose(self) -> "Asking":
+    def _says_whose(self) -> Self:
         if (self.namespace is None) == (self.namespaces is None):
             raise ValueError("either `namespace` or `namespaces` has to be there")
         if self.namespaces is not None and len(set(self.namespaces)) < len(self.namespaces):
@@ -87,6 +79,19 @@ class Asking(BaseModel):
     def asked(self) -> list[str]:
         """The namespaces, in the order in which equal ranks are broken."""
         return [self.namespace] if self.namespace is not None else list(self.namespaces or ())
+
+
+class Asking(Naming):
+    """What `search` and `context` share."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: Text = Field(description="the question, in whole words and with names")
+    recipe: Annotated[Text, Field(max_length=64)] | None = Field(
+        default=None, description="how it is found; without one, the endpoint's own"
+    )
+    filters: FilterFields = Field(default=FilterFields(), description="what is looked at")
+    as_of: AwareDatetime | None = Field(default=None, description="the memory as it stood at this time")
 
     @property
     def conditions(self) -> Filters:
@@ -207,13 +212,12 @@ class ContextAnswer(BaseModel):
     timings_ms: dict[str, float]
 
 
-class SkillsRequest(BaseModel):
+class SkillsRequest(Naming):
     """What is to be done."""
 
     model_config = _example(task="put a clean plate on the table", namespace="acme/robot", skills=4)
 
     task: Text = Field(description="what is to be done, in words")
-    namespace: Namespace = Field(description="whose skills: exactly this one")
     recipe: Annotated[Text, Field(max_length=64)] | None = Field(
         default=None, description="how they are found; without one, the endpoint's own"
     )
@@ -380,21 +384,23 @@ class ForgetRequest(BaseModel):
         return self
 
     @property
-    def target(self) -> tuple[Scope, str]:
-        """What to forget, and its id; empty for all of the namespace."""
-        if self.session is not None:
-            return "session", self.session
-        if self.turn is not None:
-            return "turn", self.turn
-        return ("namespace", "") if self.trajectory is None else ("trajectory", self.trajectory)
+    def selection(self) -> Selection:
+        """The same as it is forgotten by."""
+        return Selection(
+            self.namespace,
+            session=self.session,
+            turns=() if self.turn is None else (self.turn,),
+            trajectories=() if self.trajectory is None else (self.trajectory,),
+        )
 
 
 class ForgetAnswer(BaseModel):
-    """How much of what is served that hides; no replica shows it after the configured seconds."""
+    """How much that hides; no replica shows it after the configured seconds."""
 
-    tombstone: int = Field(description="the number of the file that says so")
+    tombstone: int | None = Field(description="the number of the file that says so; null where it was forgotten before")
     turns: int
     runs: int
+    facts: int = Field(description="of which no source remains")
 
 
 class Health(BaseModel):

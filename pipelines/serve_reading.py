@@ -96,7 +96,7 @@ async def skills(service: Service, caller: Caller, asked: SkillsRequest) -> dict
     Raises:
         Problem: See `search`.
     """
-    caller.require("read", [asked.namespace])
+    caller.require("read", asked.asked)
     _check_text(service, "task", asked.task)
     told = {"recipe": asked.recipe, "skills": asked.skills, "context_tokens": asked.tokens}
     changed = {name: value for name, value in told.items() if value is not None}
@@ -104,7 +104,7 @@ async def skills(service: Service, caller: Caller, asked: SkillsRequest) -> dict
     libraries = [one for one in settings.libraries if caller.may("read", one)]
     async with service.gate.turn():
         retriever = service.versions.current.retriever
-        found = await service.gate.run(lambda: retriever.skills(asked.namespace, asked.task, settings, libraries))
+        found = await service.gate.run(lambda: retriever.skills(asked.asked, asked.task, settings, libraries))
         return _timed(service, {"query_id": uuid.uuid4().hex, **found.as_dict()}, {})
 
 
