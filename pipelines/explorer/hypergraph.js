@@ -30,14 +30,16 @@ export function drawHypergraph(place, answer, select) {
     .attr("class", (link) => `link ${link.relation ?? "member"}`)
     .attr("marker-end", (link) => (link.relation ? "url(#arrow)" : null));
   const redraw = () => {
+    if (!lines.isConnected) return watch.disconnect(); // another question was asked since
+    pick(lines).attr("width", 0).attr("height", 0); // else the place is no smaller than what was drawn before
     pick(lines).attr("width", place.scrollWidth).attr("height", place.scrollHeight);
     drawn.attr("d", (link) => lineBetween(buttons.get(link.source), buttons.get(link.target)));
   };
-  new ResizeObserver(redraw).observe(place);
+  const watch = new ResizeObserver(redraw);
+  watch.observe(place);
   place.onkeydown = (event) => moveFocus(event, columns, links, buttons);
   const first = columns.findLast((column) => column.length);
   if (first) buttons.get(first[0].id).tabIndex = 0;
-  redraw();
   return (id) => markNode(id, drawn, links, buttons);
 }
 

@@ -19,13 +19,15 @@ const REASONS = {
   unknown_namespace: "This version has nothing of that namespace; is its name whole, such as acme/alice?",
 };
 
+const ONE_COLUMN = matchMedia("(max-width: 1000px)"); // as explorer.css has it
+
 const question = byId("question");
 const keyDialog = byId("key");
 const levels = tabs(byId("levels"), "Levels", LEVELS);
 const details = tabs(byId("detail-tabs"), "Details", [["memory", "Memory"], ["context", "Context"]]);
 let asking = new AbortController(); // a new question ends the one before
 let shown = null; // the namespace and the version that what is on the page is of
-let mark = () => {};
+let marks = []; // of each drawing, what marks a memory as the one that is looked at
 
 // ---- what is asked
 
@@ -112,20 +114,22 @@ function show(namespace, answer, stats, context, milliseconds) {
     ...notices(answer),
   );
   byId("counts").replaceChildren(...facts(countsOf(stats)));
-  drawTimeline(byId("strip"), stats, answer.hits, select);
   const found = { turn: answer.hits };
   for (const [level, title] of LEVELS) {
     found[level] ??= answer.nodes.filter((node) => node.level === level);
     levels.label(level, `${title} ${found[level].length}`);
     levels.panels[level].replaceChildren(level === "turn" ? turnList(answer) : nodeList(found[level], select));
   }
-  mark = drawHypergraph(byId("hypergraph"), answer, select);
+  marks = [
+    drawTimeline(byId("strip"), stats, answer.hits, select),
+    drawHypergraph(byId("hypergraph"), answer, select),
+  ];
   const isWalked = answer.hits.some((hit) => hit.path.length);
   byId("kinds").replaceChildren(...(isWalked ? KINDS.map((kind) => element("span", { class: `relation ${kind}` }, kind)) : []));
   details.panels.context.replaceChildren(...contextView(context, select));
   details.panels.memory.replaceChildren(element("p", { class: "note" }, "Choose a hit or a node to see all of it."));
   tellVersion({ version: answer.version });
-  if (answer.hits.length) select(answer.hits[0].turn_id);
+  if (answer.hits.length) showMemory(answer.hits[0].turn_id);
 }
 
 function turnList(answer) {
@@ -150,9 +154,15 @@ function countsOf(stats) {
   return [...counts, ["said", span]];
 }
 
-// Shows a memory in full, and where it is on the page.
+// What a person chooses; where the parts stand below each other the page goes to it.
 async function select(id) {
-  mark(id);
+  await showMemory(id);
+  if (ONE_COLUMN.matches) byId("details").scrollIntoView();
+}
+
+// Shows a memory in full, and where it is on the page.
+async function showMemory(id) {
+  for (const mark of marks) mark(id);
   for (const one of document.querySelectorAll("[data-id]")) one.classList.toggle("selected", one.dataset.id === id);
   const { namespace } = shown;
   try {

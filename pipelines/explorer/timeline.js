@@ -9,18 +9,29 @@ const HEIGHT = 64; // pixels, of which the axis has AXIS
 const AXIS = 20;
 const SIDE = 12;
 
+// Draws the strip into a place and returns what marks a hit as the one that is looked at.
 export function drawTimeline(place, stats, hits, select) {
   const dated = hits.filter((hit) => hit.said_at !== null);
   if (!stats.timeline.length) {
     place.replaceChildren(element("p", { class: "note" }, "No turn of this namespace has a time."));
-    return;
+    return () => {};
   }
   const strip = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   strip.setAttribute("role", "img");
   strip.setAttribute("aria-label", told(stats, dated));
   place.replaceChildren(strip);
-  // One observer at a time: the last one goes with the strip that it watched.
-  new ResizeObserver(() => strip.isConnected && draw(strip, place.clientWidth, stats, dated, select)).observe(place);
+  let marked = null;
+  const mark = (id) => {
+    marked = id;
+    pick(strip).selectAll(".marks g").classed("selected", (hit) => hit.turn_id === marked);
+  };
+  const watch = new ResizeObserver(() => {
+    if (!strip.isConnected) return watch.disconnect(); // another question was asked since
+    draw(strip, place.clientWidth, stats, dated, select);
+    mark(marked);
+  });
+  watch.observe(place);
+  return mark;
 }
 
 // The same in words.
@@ -47,7 +58,6 @@ function draw(strip, width, stats, dated, select) {
     .call(axisBottom(x).ticks(Math.max(2, Math.floor(width / 110))).tickSizeOuter(0));
   const marks = picked.append("g").attr("class", "marks").selectAll("g").data(dated).join("g")
     .attr("transform", (hit) => `translate(${x(new Date(hit.said_at))},0)`)
-    .attr("data-id", (hit) => hit.turn_id)
     .on("click", (_, hit) => select(hit.turn_id));
   marks.append("line").attr("y1", 10).attr("y2", floor);
   marks.append("circle").attr("cy", 7).attr("r", 4.5);
