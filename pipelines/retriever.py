@@ -21,7 +21,7 @@ from hgmem_core.intent_llm import Analyst, IntentError
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import IndexReader, NamespaceIndex
 from hgmem_core.ranking import EmptyReason, Query, Ranking
-from hgmem_core.recipes import AnyRecipe, find_recipe, model_name, needs_analysis, needs_tuned, needs_vector
+from hgmem_core.recipes import RECIPES, AnyRecipe, find_recipe, model_name, needs_analysis, needs_tuned, needs_vector
 from hgmem_core.rerank import Reranking, Scorer
 from hgmem_core.search import Filters, Hit, hits_of, passing, rank_turns
 from hgmem_core.skill_graph import SkillGraph
@@ -186,6 +186,14 @@ class Retriever:
             RecipeError: No such recipe.
         """
         return self._abstainer is not None or needs_vector(find_recipe(recipe, self.version.default_recipe))
+
+    def recipes(self) -> list[str]:
+        """Return the names of the recipes that can be asked: a model or tuned vectors may be missing to others."""
+        return [
+            name
+            for name, recipe in RECIPES.items()
+            if model_name(recipe) in (None, *self._models) and (self.asks_tuned or not needs_tuned(recipe))
+        ]
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """Return the unit vectors of queries, float32 `[n, dimension]`; a query without a token gives zeros."""

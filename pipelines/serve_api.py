@@ -10,12 +10,14 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
+from hgmem_core.recipes import find_recipe
 from pipelines import serve_reading
 from pipelines.forget import forget as forget_selected
 from pipelines.serve_access import Caller
-from pipelines.serve_guard import Guard, caller_of
+from pipelines.serve_explorer import explorer_routes, read_assets
+from pipelines.serve_guard import OPEN_PATHS, Guard, caller_of
 from pipelines.serve_mcp import Tools
-from pipelines.serve_memories import stats
+from pipelines.serve_memories import stats, timeline
 from pipelines.serve_models import (
     ContextAnswer,
     ContextRequest,
@@ -72,9 +74,16 @@ def make_app(service: Service) -> FastAPI:
     app.include_router(router)
     _add_open(app, service)
     app.router.routes.append(tools.route)
+    assets = read_assets()
+    app.router.routes.extend(explorer_routes(assets))
     add_problem_handlers(app)
     app.add_middleware(
-        Guard, config=service.config.serve, access=service.access, metrics=service.metrics, audit=service.audit
+        Guard,
+        config=service.config.serve,
+        access=service.access,
+        metrics=service.metrics,
+        audit=service.audit,
+        open_paths=OPEN_PATHS | assets.keys(),
     )
     return app
 
@@ -120,7 +129,12 @@ def _add_reading(router: APIRouter, service: Service) -> None:
         caller.require("read", [asked.namespace])
         async with service.gate.turn():
             served = service.versions.current
-            counts = await service.gate.run(lambda: stats(served.retriever, asked.namespace))
+
+            def count() -> dict[str, Any]:
+                retriever = served.retriever
+                return {**stats(retriever, asked.namespace), "timeline": timeline(retriever, asked.namespace)}
+
+            counts = await service.gate.run(count)
         return JSONResponse({"version": served.version.id, "namespace": asked.namespace, **counts})
 
 
@@ -237,4 +251,6 @@ def _add_open(app: FastAPI, service: Service) -> None:
 def _version(service: Service) -> Response:
     served, refused = service.versions.current, service.versions.refused
     told = None if refused is None else refused.version or "unknown"
-    return JSONResponse({"version": served.version.id, "pointer": served.pointer, "refused": told})
+    usual = find_recipe(service.config.retrieve.recipe, served.version.default_recipe).name
+    about = {"version": served.version.id, "pointer": served.pointer, "refused": told}
+    return JSONResponse({**about, "default_recipe": usual, "recipes": served.retriever.recipes()})

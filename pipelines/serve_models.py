@@ -7,6 +7,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from hgmem_core.graph import Level
 from hgmem_core.ids import check_namespace
+from hgmem_core.ranking import RelationKind
 from hgmem_core.search import Filters
 from hgmem_core.skill_utility import NodeKind
 from pipelines.selection import Selection
@@ -108,7 +109,10 @@ class SearchRequest(Asking):
         default=None, description="the most hits, and the most nodes of each level"
     )
     levels: list[AnyLevel] = Field(default=["turn"], min_length=1, max_length=4, description="what is to be found")
-    explain: bool = Field(default=False, description="whether each hit tells its rank and score in every list")
+    explain: bool = Field(
+        default=False,
+        description="whether each hit tells its rank and score in every list and the way to it, and what is around it",
+    )
 
 
 class ContextRequest(Asking):
@@ -128,6 +132,14 @@ class Leg(BaseModel):
     score: float
 
 
+class PathNode(BaseModel):
+    """A node on the way to a hit."""
+
+    level: AnyLevel
+    id: str
+    relation: RelationKind = Field(description="what leads on from it")
+
+
 class FoundTurn(BaseModel):
     """A turn of the log."""
 
@@ -144,6 +156,7 @@ class FoundTurn(BaseModel):
     text: str
     attachments: str
     legs: dict[str, Leg] = {}
+    path: list[PathNode] = Field(default=[], description="what a recipe of a graph passed on the way to it")
 
 
 class FoundNode(BaseModel):
@@ -159,6 +172,18 @@ class FoundNode(BaseModel):
     started_at: datetime | None
     ended_at: datetime | None
     turn_ids: list[str]
+
+
+class GraphNode(BaseModel):
+    """What is around the hits: facts, episodes and topics that they belong to, and what is on the way to them."""
+
+    namespace: str
+    level: AnyLevel
+    id: str
+    title: str | None
+    text: str
+    members: list[str] = Field(description="ids of the hits, and of nodes here, that it holds")
+    size: int = Field(description="how many it holds in all")
 
 
 class DoubtFields(BaseModel):
@@ -183,6 +208,7 @@ class SearchAnswer(BaseModel):
     recipe: str
     hits: list[FoundTurn]
     nodes: list[FoundNode] = []
+    hypergraph: list[GraphNode] = Field(default=[], description="around the first hits, if it is to be explained")
     reason: str | None = Field(description="why there is nothing")
     abstention: AbstentionFields | None
     reranked: bool
@@ -347,6 +373,7 @@ class StatsAnswer(BaseModel):
     runs: int
     first_said_at: datetime | None
     last_said_at: datetime | None
+    timeline: list[int] = Field(description="how many turns were said in each of equal parts of that time")
 
 
 class VersionAnswer(BaseModel):
@@ -357,6 +384,8 @@ class VersionAnswer(BaseModel):
     refused: str | None = Field(
         default=None, description="the version that the store points to, if it cannot be served"
     )
+    default_recipe: str = Field(description="of a request that names none")
+    recipes: list[str] = Field(description="those that can be asked")
 
 
 class RollbackRequest(BaseModel):

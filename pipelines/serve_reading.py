@@ -7,6 +7,7 @@ from typing import Any
 from hgmem_core.lexical import Floats
 from pipelines.retriever import Response as Found
 from pipelines.serve_access import Caller
+from pipelines.serve_around import find_around
 from pipelines.serve_memories import answer, find_memory, find_nodes, fused_context, fused_hits
 from pipelines.serve_models import Asking, ContextRequest, MemoryRequest, SearchRequest, SkillsRequest
 from pipelines.serve_problems import Problem, field_problem
@@ -38,8 +39,10 @@ async def search(service: Service, caller: Caller, asked: SearchRequest) -> dict
                 for node in find_nodes(served.retriever, asked.asked, vector, level, asked.conditions, k)
             ]
             hits = fused_hits(found, k) if "turn" in asked.levels else []
+            around = find_around(served.retriever, hits, asked.conditions) if asked.explain else []
             reranked = any(one.reranked for one in found.values())
-            return {**answer(list(found.values())), "hits": hits, "nodes": nodes, "reranked": reranked}
+            told = {"hits": hits, "nodes": nodes, "hypergraph": around, "reranked": reranked}
+            return {**answer(list(found.values())), **told}
 
         return _timed(service, await service.gate.run(find), encoded)
 

@@ -1,0 +1,233 @@
+// The page: asks what the form says and shows what the endpoint answers.
+
+import { contextView } from "./context.js";
+import { byId, element, facts } from "./elements.js";
+import { Problem, ask, hasKey, useKey } from "./endpoint.js";
+import { count, day } from "./format.js";
+import { hitList, nodeList } from "./hits.js";
+import { drawHypergraph } from "./hypergraph.js";
+import { memoryView } from "./memory.js";
+import { tabs } from "./tabs.js";
+import { drawTimeline } from "./timeline.js";
+
+const LEVELS = [["turn", "Turns"], ["fact", "Facts"], ["episode", "Episodes"], ["topic", "Topics"]];
+const KINDS = ["temporal", "semantic", "causal", "entity", "holds"];
+const REASONS = {
+  no_query_terms: "The question has no word to search for: stop words and punctuation find nothing.",
+  no_match: "Nothing in this namespace matches the question.",
+  nothing_passes_the_filters: "No turn of this namespace passes the filters.",
+  unknown_namespace: "This version has nothing of that namespace; is its name whole, such as acme/alice?",
+};
+
+const ONE_COLUMN = matchMedia("(max-width: 1000px)"); // as explorer.css has it
+
+const question = byId("question");
+const keyDialog = byId("key");
+const levels = tabs(byId("levels"), "Levels", LEVELS);
+const details = tabs(byId("detail-tabs"), "Details", [["memory", "Memory"], ["context", "Context"]]);
+let asking = new AbortController(); // a new question ends the one before
+let shown = null; // the namespace and the version that what is on the page is of
+let marks = []; // of each drawing, what marks a memory as the one that is looked at
+
+// ---- what is asked
+
+function filtersOf(form) {
+  const filters = {};
+  for (const name of ["speaker", "session_id"]) if (form.get(name)) filters[name] = form.get(name);
+  if (form.get("from")) filters.said_from = `${form.get("from")}T00:00:00Z`;
+  // The form's last day is meant with all its hours; the endpoint takes the moment at which it is over.
+  if (form.get("to")) filters.said_until = new Date(Date.parse(form.get("to")) + 86_400_000).toISOString();
+  return filters;
+}
+
+function askedOf(form) {
+  const asked = { query: form.get("query"), namespace: form.get("namespace"), filters: filtersOf(form) };
+  if (form.get("recipe")) asked.recipe = form.get("recipe");
+  if (form.get("as_of")) asked.as_of = `${form.get("as_of")}T23:59:59.999Z`;
+  return asked;
+}
+
+async function askAll() {
+  asking.abort();
+  asking = new AbortController();
+  const { signal } = asking;
+  const form = new FormData(question);
+  const asked = askedOf(form);
+  const { namespace } = asked;
+  tell("Asking …");
+  const began = performance.now();
+  try {
+    const searched = { ...asked, k: Number(form.get("k")), levels: LEVELS.map(([level]) => level), explain: true };
+    const answer = await ask("search", searched, signal);
+    const milliseconds = performance.now() - began;
+    const [stats, context] = await Promise.all([
+      ask("namespaces/stats", { namespace }, signal),
+      ask("context", { ...asked, tokens: Number(form.get("tokens")) }, signal),
+    ]);
+    remember(namespace);
+    show(namespace, answer, stats, context, milliseconds);
+  } catch (error) {
+    fail(error);
+  }
+}
+
+// Namespaces that were asked in this tab are offered again.
+function remember(namespace) {
+  const known = byId("asked");
+  if (![...known.options].some((option) => option.value === namespace)) {
+    known.append(element("option", { value: namespace }));
+  }
+}
+
+// ---- what is shown
+
+function tell(text) {
+  byId("status").replaceChildren(text);
+  byId("problem").replaceChildren();
+}
+
+// Shows why there is no answer. Errors of this page itself are not swallowed: they go on to the console.
+function fail(error) {
+  if (error.name === "AbortError") return;
+  if (!(error instanceof Problem)) throw error;
+  byId("status").replaceChildren();
+  byId("found").hidden = true;
+  byId("empty").hidden = true;
+  byId("problem").replaceChildren(
+    element("strong", {}, error.status ? `${error.title} (${error.status})` : error.title),
+    element("p", {}, error.message),
+    element("ul", {}, error.errors.map((fault) => element("li", {}, element("code", {}, fault.field), ` ${fault.message}`))),
+  );
+  if (error.status === 401) openKey(hasKey() ? "The endpoint does not take this key." : "This endpoint asks for a key.");
+}
+
+function show(namespace, answer, stats, context, milliseconds) {
+  shown = { namespace, version: answer.version };
+  tell("");
+  byId("empty").hidden = true;
+  byId("found").hidden = false;
+  const spent = Object.entries(answer.timings_ms).map(([stage, each]) => `${stage} ${each.toFixed(1)}`).join(", ");
+  byId("status").replaceChildren(
+    element("strong", {}, answer.hits.length ? count(answer.hits.length, "hit") : "No hit"),
+    ` by ${answer.recipe} in ${milliseconds.toFixed(0)} ms`,
+    element("span", { class: "note" }, spent ? ` (${spent})` : ""),
+    ...notices(answer),
+  );
+  byId("counts").replaceChildren(...facts(countsOf(stats)));
+  const found = { turn: answer.hits };
+  for (const [level, title] of LEVELS) {
+    found[level] ??= answer.nodes.filter((node) => node.level === level);
+    levels.label(level, `${title} ${found[level].length}`);
+    levels.panels[level].replaceChildren(level === "turn" ? turnList(answer) : nodeList(found[level], select));
+  }
+  marks = [
+    drawTimeline(byId("strip"), stats, answer.hits, select),
+    drawHypergraph(byId("hypergraph"), answer, select),
+  ];
+  const isWalked = answer.hits.some((hit) => hit.path.length);
+  byId("kinds").replaceChildren(...(isWalked ? KINDS.map((kind) => element("span", { class: `relation ${kind}` }, kind)) : []));
+  details.panels.context.replaceChildren(...contextView(context, select));
+  details.panels.memory.replaceChildren(element("p", { class: "note" }, "Choose a hit or a node to see all of it."));
+  tellVersion({ version: answer.version });
+  if (answer.hits.length) showMemory(answer.hits[0].turn_id);
+}
+
+function turnList(answer) {
+  return answer.hits.length ? hitList(answer, select) : element("p", { class: "note" }, REASONS[answer.reason] ?? answer.reason);
+}
+
+// What speaks against the hits, or why there are none.
+function notices(answer) {
+  const { abstention, reason } = answer;
+  return [
+    reason ? element("span", { class: "notice" }, REASONS[reason] ?? reason) : null,
+    abstention?.abstains ? element("span", { class: "notice" }, `Better not answered: ${abstention.reason?.text ?? "the memory does not seem to hold it"}.`) : null,
+    abstention ? element("span", { class: "note" }, ` held with probability ${abstention.probability.toFixed(2)}`) : null,
+    answer.reranked ? element("span", { class: "note" }, " reranked") : null,
+  ].filter(Boolean);
+}
+
+function countsOf(stats) {
+  const names = ["turns", "sessions", "facts", "episodes", "topics", "skills", "runs"];
+  const counts = names.map((name) => [name, stats[name].toLocaleString("en")]);
+  const span = stats.first_said_at ? `${day(stats.first_said_at)} – ${day(stats.last_said_at)}` : null;
+  return [...counts, ["said", span]];
+}
+
+// What a person chooses; where the parts stand below each other the page goes to it.
+async function select(id) {
+  await showMemory(id);
+  if (ONE_COLUMN.matches) byId("details").scrollIntoView();
+}
+
+// Shows a memory in full, and where it is on the page.
+async function showMemory(id) {
+  for (const mark of marks) mark(id);
+  for (const one of document.querySelectorAll("[data-id]")) one.classList.toggle("selected", one.dataset.id === id);
+  const { namespace } = shown;
+  try {
+    const memory = await ask("memories/get", { id, namespace }, asking.signal);
+    details.panels.memory.replaceChildren(...memoryView(memory, select));
+    details.show("memory");
+  } catch (error) {
+    fail(error);
+  }
+}
+
+// ---- version and key
+
+function tellVersion(about) {
+  const { version, pointer, refused } = about;
+  if (pointer !== undefined) byId("about").dataset.pointer = pointer;
+  byId("about").replaceChildren(...facts([
+    ["version", version],
+    ["pointer", byId("about").dataset.pointer ?? null],
+    ["cannot be served", refused ?? null],
+  ]));
+}
+
+async function start() {
+  try {
+    const about = await ask("version");
+    tellVersion(about);
+    const options = about.recipes.map((name) => element("option", { value: name }, name));
+    const usual = element("option", { value: "" }, `default (${about.default_recipe})`);
+    question.elements.recipe.replaceChildren(usual, ...options);
+    tell("");
+  } catch (error) {
+    fail(error);
+    byId("empty").hidden = false;
+  }
+  byId("key-open").classList.toggle("set", hasKey());
+}
+
+function openKey(told) {
+  byId("key-told").replaceChildren(told);
+  if (!keyDialog.open) keyDialog.showModal();
+}
+
+function changeKey(text) {
+  useKey(text);
+  keyDialog.querySelector("form").reset();
+  keyDialog.close();
+  start();
+}
+
+question.addEventListener("submit", (event) => {
+  event.preventDefault();
+  askAll();
+});
+keyDialog.querySelector("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  changeKey(new FormData(event.target).get("key").trim());
+});
+byId("key-open").addEventListener("click", () => openKey(hasKey() ? "A key is in use." : "No key is in use."));
+byId("key-forget").addEventListener("click", () => changeKey(""));
+byId("key-close").addEventListener("click", () => keyDialog.close());
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.matches("input, select, textarea");
+  if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey || keyDialog.open) return;
+  event.preventDefault();
+  question.elements.query.select();
+});
+start();
