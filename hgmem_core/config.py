@@ -19,7 +19,9 @@ from hgmem_core.model_config import (
 )
 from hgmem_core.section import ConfigError, Section
 
-Format = Literal["parquet", "jsonl", "csv", "openai", "locomo", "hotpotqa", "musique"]
+Format = Literal["parquet", "jsonl", "csv", "openai", "locomo", "longmemeval", "hotpotqa", "2wiki", "musique"]
+NAMES_ITS_MEMORY = frozenset({"locomo", "longmemeval"})
+"""Formats whose importer says whose memory a row is."""
 TrajectoryFormat = Literal["tau-bench", "intercode", "alfworld", "trajectories"]
 """Of logs that hold runs of agents; the other formats hold messages."""
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
@@ -49,7 +51,7 @@ class InputConfig(Section):
     format: Format | TrajectoryFormat
     paths: Annotated[list[str], Field(min_length=1)]
     namespace: str = ""
-    """Template over the row's columns, such as `acme/{user}`; LoCoMo names its own namespaces."""
+    """Template over the row's columns, such as `acme/{user}`; LoCoMo and LongMemEval name their own namespaces."""
     time_zone: str = "UTC"
     """The IANA zone in which times without one are meant."""
     time_unit: TimeUnit = "auto"
@@ -65,7 +67,7 @@ class InputConfig(Section):
 
     @model_validator(mode="after")
     def _names_its_memory(self) -> Self:
-        if self.format != "locomo" and not self.namespace:
+        if self.format not in NAMES_ITS_MEMORY and not self.namespace:
             raise ValueError("namespace is missing: say whose memory each row is, such as 'acme/{user}'")
         return self
 
@@ -261,6 +263,23 @@ class RetrieveConfig(Section):
     `abstention`."""
 
 
+class GateConfig(Section):
+    """What a version must find before a rebuild makes it the current one; without `data` there is no gate."""
+
+    task: Literal["questions", "locomo", "longmemeval", "hotpotqa", "2wiki", "musique"] = "questions"
+    """Your own `questions`, or a benchmark that the store has imported."""
+    data: str = ""
+    """The file with the questions."""
+    corpus: str = ""
+    """MuSiQue: the file with the paragraphs, if those are not with the questions."""
+    recipe: str = "default"
+    """Which recipe is asked."""
+    at_least: list[str] = []
+    """What its metrics must reach, in percent: `recall@10=70`, or `GROUP/recall@10=50` for a group of questions."""
+    not_worse: bool = True
+    """Whether the version must not be worse than the current one: no 95 % interval of a paired difference below 0."""
+
+
 class ServeConfig(Section):
     """How the endpoint answers, and whom. Paths are of the machine that answers; Serve's own settings are Serve's."""
 
@@ -372,6 +391,7 @@ class Config(Section):
     index: IndexConfig = IndexConfig()
     skills: SkillsConfig = SkillsConfig()
     retrieve: RetrieveConfig = RetrieveConfig()
+    gate: GateConfig = GateConfig()
     serve: ServeConfig = ServeConfig()
     run: RunConfig = RunConfig()
     llm: LlmConfig = LlmConfig()
