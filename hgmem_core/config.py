@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
+from hgmem_core.gate import read_floor
 from hgmem_core.ids import check_namespace
 from hgmem_core.model_config import (
     EncoderConfig,
@@ -278,6 +279,19 @@ class GateConfig(Section):
     """What its metrics must reach, in percent: `recall@10=70`, or `GROUP/recall@10=50` for a group of questions."""
     not_worse: bool = True
     """Whether the version must not be worse than the current one: no 95 % interval of a paired difference below 0."""
+
+    @field_validator("at_least")
+    @classmethod
+    def _are_floors(cls, value: list[str]) -> list[str]:
+        for text in value:
+            read_floor(text)
+        return value
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.data and not self.at_least and not self.not_worse:
+            raise ValueError("the gate lets everything pass: set at_least, such as ['recall@10=70'], or not_worse")
+        return self
 
 
 class ServeConfig(Section):

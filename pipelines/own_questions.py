@@ -6,13 +6,22 @@ from pathlib import Path
 
 from hgmem_core.config import InputConfig
 from hgmem_core.encoding import Encoder
-from hgmem_core.tasks.own_questions import Held, own_task
+from hgmem_core.tasks.own_questions import Held, own_task, read_questions
 from hgmem_core.tasks.task import Task
 from pipelines.evaluation import read_task_file
 from pipelines.retriever import Retriever
 from pipelines.versions import Version
 
 _FORMAT = InputConfig(format="jsonl", paths=["questions"], namespace="questions")
+
+
+def check_own_questions(path: Path) -> None:
+    """Look whether a file holds questions, whatever the turns that they name.
+
+    Raises:
+        TaskError: It does not; the file and the question are named.
+    """
+    read_questions(read_task_file("questions", path, _FORMAT))
 
 
 def open_own_questions(path: Path, version: Version, encoder: Encoder) -> Task:

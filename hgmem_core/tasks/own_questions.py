@@ -41,7 +41,7 @@ class TurnName:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """A question, the turns that it names, and where it stands."""
 
     gold: Gold
@@ -62,7 +62,7 @@ def own_task(file: TaskFile, turns_of: Callable[[str], Held | None]) -> Task:
     Raises:
         TaskError: Names the file, the question and the field that cannot be used; or no question is left.
     """
-    asked = _read(file)
+    asked = read_questions(file)
     qrels: list[tuple[str, str, str, int]] = []
     notes: list[str] = []
     missing = 0
@@ -103,8 +103,13 @@ def own_task(file: TaskFile, turns_of: Callable[[str], Held | None]) -> Task:
     )
 
 
-def _read(file: TaskFile) -> list[_Asked]:
-    asked: dict[str, _Asked] = {}
+def read_questions(file: TaskFile) -> list[Asked]:
+    """Return the questions of a file.
+
+    Raises:
+        TaskError: There is none, or one cannot be used; names the file, the question and the field.
+    """
+    asked: dict[str, Asked] = {}
     for number, row in enumerate(file.rows, 1):
         where = f"{file.path}: question {number}"
         try:
@@ -119,7 +124,7 @@ def _read(file: TaskFile) -> list[_Asked]:
     return list(asked.values())
 
 
-def _question(row: object, number: int, where: str) -> _Asked:
+def _question(row: object, number: int, where: str) -> Asked:
     match row:
         case {"query": str(text), "namespace": str(namespace), "turns": [_, *_] as turns, **rest} if text.strip():
             pass
@@ -137,7 +142,7 @@ def _question(row: object, number: int, where: str) -> _Asked:
     answer = rest.get("answer")
     answers = right_answers(*(answer if isinstance(answer, list) else [answer]))
     gold = Gold(check_namespace(namespace), str(query_id), text, group, answers)
-    return _Asked(gold, [_turn_name(turn) for turn in turns], where)
+    return Asked(gold, [_turn_name(turn) for turn in turns], where)
 
 
 def _turn_name(turn: object) -> TurnName:

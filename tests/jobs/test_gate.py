@@ -1,11 +1,17 @@
 """One's own questions, and gates on what they find: in evaluations and in rebuilds."""
 
 import json
+import shutil
+from datetime import UTC, datetime
 
 import jsonschema
 import pytest
 
-from jobs import evaluate, rebuild
+import pipelines.rebuild
+from hgmem_core.config import parse_config
+from jobs import evaluate, rebuild, versions
+from pipelines.encoders import open_encoder
+from pipelines.progress import Silent
 from pipelines.store import Store
 from pipelines.versions import open_version
 from tests.jobs.test_evaluate import SCHEMA
@@ -90,16 +96,30 @@ class Memory:
         return open_version(Store.open(str(self.folder / "store"), "")).id
 
 
+@pytest.fixture(scope="module")
+def built_store(tmp_path_factory):
+    """The store of the first build, once for all tests."""
+    memory = Memory(tmp_path_factory.mktemp("memory"), None)
+    config = parse_config(memory.config.read_text())
+    pipelines.rebuild.rebuild(config, open_encoder(config.encoder), datetime(2026, 1, 1, tzinfo=UTC), Silent())
+    return memory.folder / "store"
+
+
 @pytest.fixture
-def memory(tmp_path, job):
+def memory(tmp_path, job, built_store):
+    shutil.copytree(built_store, tmp_path / "store")
+    return Memory(tmp_path, job)
+
+
+@pytest.fixture
+def unbuilt(tmp_path, job):
     return Memory(tmp_path, job)
 
 
 def test_own_questions_are_asked_of_the_current_version(memory):
-    version = memory.rebuild()[1]["version"]
     code, result, err = memory.ask()
     assert code == 0, err
-    assert (result["task"], result["index_version"]) == ("questions", version)
+    assert (result["task"], result["index_version"]) == ("questions", memory.current())
     rows = {row["group"]: row for row in result["results"]}
     assert {group: row["n"] for group, row in rows.items()} == {"all": 3, "food": 1, "home": 1}
     assert rows["all"]["recall@10"] == 100
@@ -112,7 +132,6 @@ def test_own_questions_are_asked_of_the_current_version(memory):
 
 
 def test_a_turn_of_two_sessions_is_asked_back(memory):
-    memory.rebuild()
     write_lines(memory.questions, [{**QUESTIONS[1], "turns": ["m1"]}])
     code, _, err = memory.ask()
     assert code == 1
@@ -147,7 +166,6 @@ def test_what_the_version_has_not_is_told_and_left_out(memory):
     ],
 )
 def test_a_line_that_is_no_question_is_named(memory, line, message):
-    memory.rebuild()
     write_lines(memory.questions, [line])
     code, result, err = memory.ask()
     assert (code, result) == (1, None)
@@ -155,7 +173,6 @@ def test_a_line_that_is_no_question_is_named(memory, line, message):
 
 
 def test_a_floor_that_is_not_reached_fails_and_says_by_how_much(memory):
-    memory.rebuild()
     assert memory.ask("--min", "recall@10=100")[0] == 0
     write_lines(memory.questions, [*QUESTIONS, {**QUESTIONS[0], "query": "Zzz?", "group": "odd"}])
     code, result, err = memory.ask("--min", "recall@10=80", "--min", "food/recall@5=100")
@@ -167,7 +184,7 @@ def test_a_floor_that_is_not_reached_fails_and_says_by_how_much(memory):
 
 
 def test_a_version_that_finds_less_is_worse(memory):
-    first = memory.rebuild()[1]["version"]
+    first = memory.current()
     memory.logs("chats2.jsonl", [("alice", "s3", f"n{i}", f"What are the sardines like, {i}?") for i in range(40)])
     second = memory.rebuild()[1]["version"]
     write_lines(memory.questions, [{**QUESTIONS[0], "query": f"what are the sardines like {i}"} for i in range(12)])
@@ -180,7 +197,7 @@ def test_a_version_that_finds_less_is_worse(memory):
 
 
 def test_questions_on_turns_that_the_earlier_version_has_not_are_not_compared(memory):
-    first = memory.rebuild()[1]["version"]
+    first = memory.current()
     memory.logs("chats2.jsonl", [("alice", "s3", "n1", "I adopted a parrot called Kiwi.")])
     memory.rebuild()
     new = {"query": "What is the parrot called?", "namespace": "acme/alice", "turns": ["n1"]}
@@ -197,3 +214,58 @@ def test_questions_on_turns_that_the_earlier_version_has_not_are_not_compared(me
 def test_gates_go_with_retrieval_alone(memory, job, option):
     code, _, err = job(evaluate, "segmentation", "--data", memory.folder, *option)
     assert (code, "go with retrieval alone" in " ".join(err.split())) == (2, True)
+
+
+def test_the_first_version_that_passes_its_gate_becomes_the_current_one(unbuilt):
+    unbuilt.gates(["recall@10=100", "food/recall@5=100"], not_worse=True)
+    code, result, err = unbuilt.rebuild()
+    assert code == 0, err
+    assert unbuilt.current() == result["version"]
+
+
+def test_a_version_that_does_not_pass_is_kept_and_can_be_published_all_the_same(memory):
+    first = memory.current()
+    memory.gates(["recall@10=80"])
+    memory.logs("chats2.jsonl", [("alice", "s3", f"n{i}", f"The sardines again, {i}.") for i in range(40)])
+    write_lines(memory.questions, [{**QUESTIONS[0], "query": "The sardines again"}])
+    code, result, err = memory.rebuild("--set", "store.keep_versions=1")
+    assert code == 1
+    assert memory.current() == first
+    refused = result["version"]
+    assert "does not pass the gate: bm25, all: recall@10 is 0.00, 80.00 below 80" in err
+    command = f"python -m jobs.versions {memory.folder}/store rollback {refused}"
+    assert command in err
+    assert memory.rebuild()[0] == 1
+    assert memory.job(versions, *command.split()[3:])[0] == 0
+    assert memory.current() == refused
+    assert memory.rebuild()[0] == 0
+
+
+def test_a_version_that_is_worse_than_the_current_one_does_not_pass(memory):
+    first = memory.current()
+    memory.gates(not_worse=True)
+    write_lines(memory.questions, [{**QUESTIONS[0], "query": f"what are the sardines like {i}"} for i in range(12)])
+    memory.logs("chats2.jsonl", [("alice", "s3", f"n{i}", f"What are the sardines like, {i}?") for i in range(40)])
+    code, _, err = memory.rebuild()
+    assert (code, memory.current()) == (1, first)
+    assert f"bm25, all: recall@10 is 100.00 below version {first}" in err
+
+
+def test_questions_that_cannot_be_read_end_a_rebuild_before_any_work(unbuilt):
+    unbuilt.gates(["recall@10=80"])
+    unbuilt.questions.write_text('{"query": "Who?"}\n')
+    code, _, err = unbuilt.rebuild()
+    assert code == 1
+    assert "mine.jsonl: question 1: not an object with query, namespace and a list of turns" in err
+    assert not list((unbuilt.folder / "store" / "imports").glob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("at_least", "message"),
+    [(["recall"], "gate.at_least: 'recall' is no floor"), ([], "gate: the gate lets everything pass: set at_least")],
+)
+def test_a_gate_that_asks_nothing_is_refused(unbuilt, at_least, message):
+    unbuilt.gates(at_least)
+    code, _, err = unbuilt.rebuild()
+    assert code == 2
+    assert message in err
