@@ -294,6 +294,25 @@ class GateConfig(Section):
         return self
 
 
+AnswerStyle = Literal["full", "short", "steps"]
+"""How an answer is worded: whole sentences, the bare thing that was asked for, or whole sentences after a chain of
+thought."""
+
+
+class AnswerConfig(Section):
+    """How questions are answered, by the model of `llm` at a server, else by the best statements word for word."""
+
+    style: AnswerStyle = "full"
+    context_tokens: Annotated[int, Field(ge=1, le=100_000)] = 2_000
+    """Of the statements that an answer may stand on."""
+    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 512
+    """Of an answer, its chain of thought included; a second try after one that was cut off may take twice as many."""
+    timeout_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 60.0
+    """For the model to answer, waiting and second tries included; what is found first has the time of any query."""
+    concurrency: Annotated[int, Field(ge=1, le=1_024)] = 8
+    """Answers that a replica of the endpoint has in the making at the same time; searches do not wait for them."""
+
+
 class ServeConfig(Section):
     """How the endpoint answers, and whom. Paths are of the machine that answers; Serve's own settings are Serve's."""
 
@@ -406,6 +425,7 @@ class Config(Section):
     skills: SkillsConfig = SkillsConfig()
     retrieve: RetrieveConfig = RetrieveConfig()
     gate: GateConfig = GateConfig()
+    answer: AnswerConfig = AnswerConfig()
     serve: ServeConfig = ServeConfig()
     run: RunConfig = RunConfig()
     llm: LlmConfig = LlmConfig()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -25,12 +25,14 @@ class Statement:
         date: The day on which its first source was said, in words; empty where unknown.
         order: Where it stands in time: that moment, then the source's row.
         turn_ids: The turns that it cites.
+        speaker: Who said all of it; empty where that is unknown, or several did.
     """
 
     text: str
     date: str
     order: tuple[bool, datetime, int]
     turn_ids: tuple[str, ...]
+    speaker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +44,22 @@ class Context:
         statements: In the order of the text; statement i is cited as `[i]`, from 1.
         tokens: Of `text`, headers and separators included.
         left_out: Statements that the budget had no room for.
+        best_first: The numbers of the statements in the order in which they were given.
     """
 
     text: str
     statements: tuple[Statement, ...]
     tokens: int
     left_out: int
+    best_first: tuple[int, ...]
 
     def turn_ids(self) -> set[str]:
         """Return every turn that some statement cites."""
         return {turn for statement in self.statements for turn in statement.turn_ids}
+
+
+NO_CONTEXT = Context("", (), 0, 0, ())
+"""Of a namespace that has nothing."""
 
 
 def assemble(statements: Sequence[Statement], budget: int, count_tokens: Callable[[str], int]) -> Context:
@@ -69,8 +77,7 @@ def assemble(statements: Sequence[Statement], budget: int, count_tokens: Callabl
     for statement in statements:
         same = merged.get(statement.text)
         turns = statement.turn_ids if same is None else tuple(dict.fromkeys((*same.turn_ids, *statement.turn_ids)))
-        first = same or statement
-        merged[statement.text] = Statement(first.text, first.date, first.order, turns)
+        merged[statement.text] = replace(same or statement, turn_ids=turns)
     chosen: list[Statement] = []
     dates: set[str] = set()
     spent = 0
@@ -86,7 +93,9 @@ def assemble(statements: Sequence[Statement], budget: int, count_tokens: Callabl
     began = {date: min(one.order for one in chosen if one.date == date) for date in dates}
     ordered = sorted(chosen, key=lambda statement: (began[statement.date], statement.order))
     text = "\n".join(_lines(ordered))
-    return Context(text, tuple(ordered), count_tokens(text), len(merged) - len(chosen))
+    numbers = {statement.text: number for number, statement in enumerate(ordered, 1)}
+    best_first = tuple(numbers[statement.text] for statement in chosen)
+    return Context(text, tuple(ordered), count_tokens(text), len(merged) - len(chosen), best_first)
 
 
 def _lines(statements: Iterable[Statement]) -> Iterator[str]:
@@ -177,5 +186,7 @@ def _statements(index: NamespaceIndex, every: Sequence[_Said]) -> list[Statement
         order = (said_at is None, said_at or _UNKNOWN, first)
         day = date.strip(" ()").partition(" on ")[2]
         line = " ".join(text.splitlines())  # a line of its own would look like another statement
-        statements.append(Statement(line, day, order, tuple(ids[row].as_py() for row in rows)))
+        speakers = {index.speaker_of(row) for row in rows}
+        speaker = speakers.pop() if len(speakers) == 1 else None
+        statements.append(Statement(line, day, order, tuple(ids[row].as_py() for row in rows), speaker or ""))
     return statements

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC
+from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -158,6 +158,12 @@ class Retriever:
 
     def _open_in(self, reader: IndexReader, namespace: str) -> NamespaceIndex | None:
         return reader.open(namespace, self._watch.tombstones)
+
+    def today(self, namespaces: Sequence[str], as_of: datetime | None) -> date | None:
+        """Return the day in UTC from which relative times of a question count: that of `as_of`, else the logs' last."""
+        spans = [index.log_span for name in namespaces if (index := self.namespace(name)) is not None]
+        now = as_of or max((span[1] for span in spans if span is not None), default=None)
+        return None if now is None else now.astimezone(UTC).date()
 
     def namespaces(self) -> list[str]:
         """Every namespace of the version, in order; opens every bucket."""
