@@ -429,6 +429,8 @@ class Config(Section):
     serve: ServeConfig = ServeConfig()
     run: RunConfig = RunConfig()
     llm: LlmConfig = LlmConfig()
+    judge: LlmConfig = LlmConfig()
+    """Who marks answers in evaluations; with `engine` = none the model of `llm`. Its `stages` do not matter."""
 
     @model_validator(mode="after")
     def _has_a_place_for_vllm(self) -> Self:

@@ -51,15 +51,16 @@ def gated(result: Mapping[str, Any], floors: Sequence[Floor], headline: str) -> 
     """Return a result document with its `gate`: whether it passed, and each condition with its numbers.
 
     Args:
-        result: Its `results` are rows of a recipe, a group and metrics; every recipe has to reach every floor. Its
-            `comparisons`, if it has some, are paired differences from an earlier version.
+        result: Its `results`, and those of its `answers`, are rows of a recipe, a group and metrics; every recipe has
+            to reach every floor. Its `comparisons`, if it has some, are paired differences from an earlier version.
         floors: See there.
         headline: The group of floors that name none.
 
     Raises:
         ConfigError: A floor names a group or a metric that was not measured.
     """
-    reached = [one for floor in floors for one in _reached(result["results"], floor, floor.group or headline)]
+    rows = [*result["results"], *result.get("answers", {}).get("results", ())]
+    reached = [one for floor in floors for one in _reached(rows, floor, floor.group or headline)]
     compared = [{**row, "passed": row["ci95"][1] >= 0} for row in result.get("comparisons", ())]
     passed = all(one["passed"] for one in (*reached, *compared))
     others = {name: value for name, value in result.items() if name != "comparisons"}
@@ -73,7 +74,7 @@ def _reached(rows: Sequence[Mapping[str, Any]], floor: Floor, group: str) -> lis
         raise ConfigError(f"{floor.metric}={floor.at_least:g}: no group {group!r} was asked; there are {groups}")
     measured = [row for row in own if isinstance(row.get(floor.metric), int | float)]
     if not measured:
-        names = [name for name, value in own[0].items() if isinstance(value, float)]
+        names = dict.fromkeys(name for row in own for name, value in row.items() if isinstance(value, float))
         raise ConfigError(f"{floor.metric} was not measured; there are {', '.join(names)}")
     return [
         {

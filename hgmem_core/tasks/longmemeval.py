@@ -7,14 +7,17 @@ so. They count in what is answered, and not in what is found.
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import date
 from types import MappingProxyType
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from hgmem_core.config import InputConfig
 from hgmem_core.ids import turn_id
 from hgmem_core.importers.longmemeval import haystack, namespace_of, session_of, source_of
 from hgmem_core.tasks.task import RETRIEVAL_METRICS, Gold, Questions, Task, TaskError, TaskFiles, right_answers
 from hgmem_core.text import is_blank
+from hgmem_core.times import parse_time
 
 TYPES = (
     "single-session-user", "single-session-assistant", "single-session-preference", "multi-session",
@@ -100,7 +103,6 @@ def _question(row: object) -> tuple[Gold, _Evidence]:
     if not isinstance(answering, list):
         raise ValueError("its answer_session_ids are no list")
     is_answered = not query_id.endswith("_abs")
-    date = rest.get("question_date")
     gold = Gold(
         namespace=namespace_of(query_id),
         query_id=query_id,
@@ -108,9 +110,17 @@ def _question(row: object) -> tuple[Gold, _Evidence]:
         group=kind if is_answered else ABSTENTION,
         # To a question without an answer the file gives an explanation of why there is none.
         answers=right_answers(rest.get("answer")) if is_answered else (),
-        asked_on=date if isinstance(date, str) else "",
+        asked_on=_day(rest.get("question_date")),
     )
     return gold, _evidence(gold.namespace, held, names, answering)
+
+
+def _day(written: object) -> date | None:
+    try:
+        time = parse_time(written, ZoneInfo("UTC"))
+    except ValueError:
+        return None
+    return None if time is None else time.date()
 
 
 def _evidence(namespace: str, held: Sequence[Any], names: Sequence[Any], answering: Sequence[Any]) -> _Evidence:

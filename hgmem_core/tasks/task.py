@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import date
 from types import MappingProxyType
 from typing import Any
 
@@ -77,7 +78,7 @@ class Gold:
         text: What is asked.
         group: See QUERY.
         answers: Each of them is right; none where the memory holds no answer.
-        asked_on: The day of the question, as the benchmark writes it; empty where it has none.
+        asked_on: The day of the question; None where the benchmark does not tell it.
     """
 
     namespace: str
@@ -85,7 +86,7 @@ class Gold:
     text: str
     group: str
     answers: tuple[str, ...]
-    asked_on: str = ""
+    asked_on: date | None = None
 
 
 def right_answers(*values: object) -> tuple[str, ...]:

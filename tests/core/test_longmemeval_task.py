@@ -2,7 +2,7 @@
 
 import copy
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -61,7 +61,7 @@ def test_questions_without_an_answer_are_asked_for_an_answer_alone():
     golds = {gold.query_id: gold for gold in task.golds}
     assert (golds["q_violin_abs"].group, golds["q_violin_abs"].answers) == ("abstention", ())
     assert golds["q_moved"].answers == ("7",)
-    assert golds["q_violin"].asked_on == "2023/06/01 (Thu) 09:15"
+    assert golds["q_violin"].asked_on == date(2023, 6, 1)
     assert task.unanswerable == {"abstention"}
 
 
