@@ -28,6 +28,7 @@ from rich.text import Text
 
 from hgmem_core.chat import ModelError
 from hgmem_core.config import Config, parse_config, to_toml
+from hgmem_core.gate import GateFailed
 from hgmem_core.messages import OUTCOMES
 from hgmem_core.model_config import PriceConfig
 from hgmem_core.recipes import RecipeError
@@ -45,7 +46,7 @@ from pipelines.store import Store, StoreError
 USAGE_ERRORS = (ConfigError, RecipeError)
 JOB_ERRORS = (
     StoreError, LogFileError, ImportFailed, EncoderError, ModelError, TrainedModelError, ClusterError, TaskError,
-    OSError,
+    GateFailed, OSError,
 )  # fmt: skip
 
 LINE_SECONDS = 10.0

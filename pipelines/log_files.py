@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hgmem_core.config import InputConfig, TrajectoryFormat
+from hgmem_core.config import NAMES_ITS_MEMORY, InputConfig, TrajectoryFormat
 from hgmem_core.importers.fields import ABSENT, lookup, template_fields
 from hgmem_core.messages import LogRow
 from pipelines.exports import EXPORTS, export_rows, holds_messages
@@ -167,13 +167,13 @@ def check_columns(path: str, input: InputConfig) -> None:
     Raises:
         LogFileError: Names the column, the file, and the columns there are; or see `open_rows`.
     """
-    if input.format == "locomo":
+    if input.format in NAMES_ITS_MEMORY:
         return
     try:
         wanted = template_fields(input.namespace)
     except ValueError as error:
         raise LogFileError(f"{path}: {error}") from error
-    if input.format in ("openai", "otel", "hotpotqa", "musique", *EXPORTS, *get_args(TrajectoryFormat)):
+    if input.format in ("openai", "otel", "hotpotqa", "2wiki", "musique", *EXPORTS, *get_args(TrajectoryFormat)):
         return
     wanted = [*(name for name in input.columns.model_dump().values() if name), *wanted]
     if input.format == "jsonl":

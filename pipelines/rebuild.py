@@ -12,6 +12,7 @@ from pipelines.chat_model import ChatModel
 from pipelines.encoders import tuned_vectors
 from pipelines.engine import Choice
 from pipelines.erase import Erased, erase_now, finish_erasure, prepare_erasure
+from pipelines.gate import open_gate
 from pipelines.import_stage import Imported, import_logs
 from pipelines.progress import Progress
 from pipelines.retention import Pruned, retain
@@ -41,6 +42,8 @@ def rebuild(
 ) -> Rebuilt:
     """Import those inputs of `config` that its store does not know, then build and publish.
 
+    A version that does not pass `config.gate` is built and not made the current one: `Rebuilt.built` says so.
+
     Args:
         config: Which logs, which store, and how.
         encoder: What makes the vectors.
@@ -55,13 +58,18 @@ def rebuild(
         ClusterError: Ray cannot do the work.
         ModelError: The language model cannot be used, or not any more.
         EncoderError: What `encoder.tuned` names makes no vectors for this store.
+        TaskError: The questions of the gate cannot be used.
+        RecipeError: There is no such recipe as the gate asks.
     """
     with _opened("rebuild", config, encoder, ingested_at, progress, chat) as (run, config, tuned, chat):
+        gate = open_gate(config, encoder, run.store, run.progress)
         imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
         erasing = prepare_erasure(run)
-        built = build(run, config, encoder, tuned, chat, None if erasing is None else erasing.imports.every)
+        built = build(run, config, encoder, tuned, chat, None if erasing is None else erasing.imports.every, gate)
         erased = None if erasing is None else finish_erasure(run, erasing, built.indexes)
-        pruned = retain(run.store, config.store.keep_versions, run.lease.check, run.log, run.progress)
+        # A version that never was current goes with the next pruning: one that was refused is to be looked at first.
+        keep = 0 if built.refused else config.store.keep_versions
+        pruned = retain(run.store, keep, run.lease.check, run.log, run.progress)
         return Rebuilt(run.store, imported, built, run.choice, erased, pruned)
 
 

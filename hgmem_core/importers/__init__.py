@@ -6,6 +6,7 @@ from hgmem_core.importers.claude import read_claude
 from hgmem_core.importers.hotpotqa import read_hotpotqa
 from hgmem_core.importers.intercode import read_intercode
 from hgmem_core.importers.locomo import read_locomo
+from hgmem_core.importers.longmemeval import read_longmemeval
 from hgmem_core.importers.musique import read_musique
 from hgmem_core.importers.openai_chat import read_openai_chat
 from hgmem_core.importers.otel import read_otel
@@ -28,6 +29,8 @@ IMPORTERS: dict[str, Importer] = {
     "locomo": read_locomo,
     "hotpotqa": read_hotpotqa,
     "musique": read_musique,
+    "2wiki": read_hotpotqa,
+    "longmemeval": read_longmemeval,
 }
 """The importer of each format of messages."""
 
