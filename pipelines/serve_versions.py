@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from hgmem_core.chat import ModelError
 from hgmem_core.config import Config
+from hgmem_core.dense import VectorError
 from hgmem_core.encoding import Encoder, EncodingError
 from hgmem_core.model_config import PACKAGED_ENCODERS, EncoderConfig
 from hgmem_core.recipes import RecipeError
@@ -36,7 +37,9 @@ RETRY_SECONDS = 60.0
 
 _WARMING = "what was said about the harbour and the red bicycle"
 
-_REFUSALS = (StoreError, OSError, EncoderError, EncodingError, ModelError, RecipeError, TrainedModelError)
+_REFUSALS = (
+    StoreError, OSError, EncoderError, EncodingError, VectorError, ModelError, RecipeError, TrainedModelError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

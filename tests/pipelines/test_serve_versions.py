@@ -6,6 +6,8 @@ import pytest
 
 from pipelines.files import StoreError
 from pipelines.forget import Selection, forget, restore
+from pipelines.minilm import IDENTITY as MINILM
+from pipelines.publish import publish
 from pipelines.serve_versions import RETRY_SECONDS, Versions
 from pipelines.static import StaticEncoder
 from pipelines.store import Store
@@ -123,6 +125,19 @@ def test_a_broken_version_is_refused_while_the_old_one_serves_until_it_is_mended
             "pointer": told["pointer"] + 1,
             "refused": None,
         }
+
+
+def test_a_version_whose_vectors_are_of_another_encoder_than_it_says_is_refused(built, root):
+    _, new = built[1]
+    store, config = Store.open(root), serve_config(root)
+    buckets = open_version(store, new).manifest["buckets"]
+    indexes = {int(bucket): {"index": store.find(root / about["folder"])} for bucket, about in buckets.items()}
+    versions = Versions(config)
+    versions.refresh()
+    publish(store, indexes, config, MINILM, {}, imports=2)
+    versions.refresh()
+    assert versions.current.version.id == new
+    assert "the query vector has shape (384,); the index has 256 dimensions" in versions.refused.why
 
 
 def point_to_unchecked(store, version):
