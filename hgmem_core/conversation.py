@@ -54,7 +54,8 @@ def said_turns(turns: pa.Table) -> list[Said]:
     for full, turn, speaker, role, text, at, zone in zip(turn_texts(turns), *columns, strict=True):
         who = speaker or role or ""
         captions = full[len(line(who, text)) :].strip()
-        said.append(Said(turn, who, text, captions, at, ZoneInfo(zone or "UTC"), role in INSTRUCTIONS))
+        instructs = (role or who).casefold() in INSTRUCTIONS
+        said.append(Said(turn, who, text, captions, at, ZoneInfo(zone or "UTC"), instructs))
     return said
 
 

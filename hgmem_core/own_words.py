@@ -3,7 +3,7 @@
 import re
 
 # A fence on a line of its own encloses code up to its like, or to the end: the text may have been cut there.
-_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})")
+_FENCE = re.compile(r"[ \t>]*(`{3,}(?=[^`]*$)|~{3,}(?=[ \t]*[A-Za-z0-9+#.-]*[ \t]*$))")
 # Within a line, as chats write it, a fence needs its partner.
 _INLINE_FENCE = re.compile(r"```[^`\n]+```")
 # A mark, then a blank or a letter: neither `>:(` nor `>5 people`.
@@ -46,14 +46,16 @@ def own_words(text: str) -> str:
         return text
     kept: list[str] = []
     lines = _INLINE_FENCE.sub(" ", text).split("\n")
+    # A row of tildes without a partner is a flourish.
+    last_tildes = max((number for number, line in enumerate(lines) if _closes(line, "~~~")), default=-1)
     at, fence = 0, ""
     while at < len(lines):
         line = lines[at]
         opened = _FENCE.match(line)
         introduced = 0 if fence or opened else _introduction(lines, at)
         if fence:
-            fence = "" if opened and opened[1].startswith(fence) and not line[opened.end() :].strip() else fence
-        elif opened:
+            fence = "" if _closes(line, fence) else fence
+        elif opened and (opened[1][0] == "`" or at < last_tildes):
             fence = opened[1]
         elif introduced:
             if not _QUOTED.match(
@@ -67,6 +69,11 @@ def own_words(text: str) -> str:
             kept.append(line)
         at += 1
     return "\n".join(kept)
+
+
+def _closes(line: str, fence: str) -> bool:
+    mark = line.strip(" \t>")
+    return mark.startswith(fence) and not mark.strip(fence[0])
 
 
 def _introduction(lines: list[str], at: int) -> int:

@@ -66,7 +66,8 @@ def expand_paths(paths: Iterable[str], format: str = "") -> list[str]:
         if found != [path]:
             found = [file for file in found if holds_messages(file, format)]
         if not found:
-            what = "holds no files" if matches else "does not exist, and as a pattern it matches nothing"
+            held = f"files with messages of an export of {format}" if format in EXPORTS else "files"
+            what = f"holds no {held}" if matches else "does not exist, and as a pattern it matches nothing"
             raise LogFileError(f"{path}: {what}; correct `paths` of the input")
         files.update(dict.fromkeys(found))
     for file in files:

@@ -19,10 +19,9 @@ from hgmem_core.importers.fields import (
     time_of,
     unreadable,
 )
-from hgmem_core.importers.message_tree import MessageTree
+from hgmem_core.importers.message_tree import ABANDONED, MessageTree
 from hgmem_core.messages import Dropped, LogRow, Message
 
-ABANDONED = "stands on a branch of the conversation that was given up"
 _HIDDEN = "hidden from the conversation: instructions and settings of the app"
 _THOUGHTS = "what the model thought before it answered"
 _NOT_SAID = {

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hgmem_core.config import InputConfig
-from hgmem_core.importers.chatgpt import ABANDONED
 from hgmem_core.importers.content import Attachment, read_content, read_media, read_tool_calls
 from hgmem_core.importers.fields import (
     NamespaceTemplate,
@@ -17,7 +16,7 @@ from hgmem_core.importers.fields import (
     time_of,
     unreadable,
 )
-from hgmem_core.importers.message_tree import MessageTree
+from hgmem_core.importers.message_tree import ABANDONED, MessageTree
 from hgmem_core.messages import Dropped, LogRow, Message
 
 _ROLES = {"human": "user"}

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+ABANDONED = "stands on a branch of the conversation that was given up"
+"""Why a message of another branch is left out."""
+
 
 class MessageTree:
     """The messages of a conversation by the one that each follows; unknown ones and circles end a branch.

@@ -119,10 +119,11 @@ def _read_span(
             yield refused(row_id, fault, record)
         else:
             result = _read_message(row_id, index, record, index == len(talk.told), call, alike)
-            name = (namespace, session or "", result.source_id or "") if isinstance(result, Message) else None
-            yield empty(row_id, namespace, _REPEATED) if name in seen else result
-            if name is not None:
-                seen.add(name)
+            if isinstance(result, Message):
+                said = (namespace, result.session_id, result.source_id or "")
+                result = empty(row_id, namespace, _REPEATED) if said in seen else result
+                seen.add(said)
+            yield result
 
 
 def _talk(span: Span) -> _Talk:

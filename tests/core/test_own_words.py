@@ -44,12 +44,17 @@ def test_code_and_what_others_said_are_left_out(text, own):
         "From: Lisbon\nTo: Porto\nDate: 3 May\nWe leave early.",
         "Use `name` here.",
         "This ``` is a fence, they say.",
+        "~~~\nSee you at the sea.",
+        "~~~ ahoy ~~~\nSee you at the sea.",
+        "~~~好的\n明天见。",
     ],
 )
 def test_what_is_said_stays_as_it_is(text):
     assert own_words(text) == text
 
 
-@pytest.mark.parametrize("line", ["> a\n", "```\n", "On x wrote:\n", "From: a\n", "a ```b``` ", ">" * 50, "On a "])
+@pytest.mark.parametrize(
+    "line", ["> a\n", "```\n", "~~~a\n", "On x wrote:\n", "From: a\n", "a ```b``` ", ">" * 50, "On a "]
+)
 def test_a_million_characters_take_a_moment(line):
     assert len(own_words(line * (1_000_000 // len(line)))) <= 1_000_000
