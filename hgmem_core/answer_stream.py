@@ -7,9 +7,10 @@ from pydantic_core import from_json
 
 from hgmem_core.answer import text_so_far
 from hgmem_core.chat import Request
+from hgmem_core.replies import THINKING_BEGINS, THINKING_ENDS
 
 _NUMBERED = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
-_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|$)", re.DOTALL | re.IGNORECASE)
+_THINKING = re.compile(rf"(?:{THINKING_BEGINS.pattern}).*?(?:{THINKING_ENDS.pattern}|$)", re.DOTALL | re.IGNORECASE)
 
 
 def given_numbers(request: Request) -> frozenset[int]:

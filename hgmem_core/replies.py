@@ -4,8 +4,8 @@ An answer type is an object; its lists of objects hold the items. These rules ho
 
 - The answer is looked for in the content. If it holds none, in the reasoning: where that begins with JSON, or where the
   content is blank and the reasoning came to its end.
-- Thinking is what stands before the last `</think>`, and what follows a `<think>` that has no end. In strings of JSON
-  the two are text like any other.
+- Thinking is what stands before the last `</think>`, and what follows a `<think>` that has no end, whatever a model
+  calls the two: see `THINKING_BEGINS` and `THINKING_ENDS`. In strings of JSON they are text like any other.
 - Of several objects one with items goes before one without, one that can be used before one that cannot, one without
   fault before one with; then the first, but of reasoning, where drafts come first, the last. A schema is no answer.
 - A list of objects by itself is the answer's list, where it has but one; an empty list only if it is all there is.
@@ -37,9 +37,22 @@ Fault = Literal[
 
 Source = Literal["content", "reasoning"]
 
-_CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_THOUGHT = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad)"
+THINKING_BEGINS = re.compile(
+    rf"<\s*+{_THOUGHT}\s*+>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|channel\|>analysis<\|message\|>",
+    re.IGNORECASE,
+)
+"""What stands before a model's thinking: tags of several names, and the marks of Magistral, Kimi and gpt-oss."""
+
+THINKING_ENDS = re.compile(
+    rf"<\s*+/\s*+{_THOUGHT}\s*+>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
+    r"|<\|channel\|>final(?:\s*+<\|constrain\|>\s*+\w*+)?+<\|message\|>|assistantfinal",
+    re.IGNORECASE,
+)
+"""What stands behind it; the last is what gpt-oss leaves where a server drops its special tokens."""
+
 _MARK = re.compile(
-    rf"(?P<closing>{_CLOSING.pattern})|(?P<opening><think(?:ing)?>)|(?:\[\s*+)?(?P<object>{BEGINNING})",
+    rf"(?P<closing>{THINKING_ENDS.pattern})|(?P<opening>{THINKING_BEGINS.pattern})|(?:\[\s*+)?(?P<object>{BEGINNING})",
     re.DOTALL | re.IGNORECASE,
 )
 _FENCE = r"\s*+(?:```\w*+\s*+)?+"
@@ -150,7 +163,7 @@ def _objects(text: str, answer_type: type[BaseModel]) -> tuple[list[Found], bool
     while mark := _MARK.search(text, at):
         closing: re.Match[str] | None = None
         if mark["opening"]:
-            closing = _CLOSING.search(text, mark.end())
+            closing = THINKING_ENDS.search(text, mark.end())
             if closing is None:
                 return found, True
         elif mark["closing"]:

@@ -10,7 +10,7 @@ from hgmem_core.chat import ModelError, Reply, Request
 from hgmem_core.model_config import LlmConfig
 from hgmem_core.passes import schema_of
 from hgmem_core.prompts import load_prompt
-from hgmem_core.replies import read_reply
+from hgmem_core.replies import THINKING_BEGINS, THINKING_ENDS, read_reply
 
 
 class DoorState(BaseModel):
@@ -124,13 +124,21 @@ def _remedy(refusal: str) -> str:
 def _thought(reply: Reply, source: Literal["content", "reasoning"] | None) -> str:
     """Return what came before the answer; an empty pair of tags is no thinking."""
     before = "" if source == "reasoning" else reply.reasoning or ""
-    opened, tag, rest = (reply.text or "").partition("<think>")
-    inner = rest.rpartition("</think>")[0] or rest if tag else opened.rpartition("</think>")[0]
-    return (before + inner.replace("</think>", "")).strip()
+    before = f"{before}{_split_at_thinking(reply.text or '')[0]}"
+    return THINKING_BEGINS.sub("", THINKING_ENDS.sub("", before)).strip()
 
 
 def _after_thinking(text: str) -> str:
-    return text.rpartition("</think>")[2].strip()
+    return _split_at_thinking(text)[1].strip()
+
+
+def _split_at_thinking(text: str) -> tuple[str, str]:
+    """Return a text up to the end of its thinking, and what follows; thinking without an end goes on to the last."""
+    ends = list(THINKING_ENDS.finditer(text))
+    if ends:
+        return text[: ends[-1].end()], text[ends[-1].end() :]
+    begun = THINKING_BEGINS.search(text)
+    return (text, text) if begun else ("", text)
 
 
 def _is_json(text: str) -> bool:

@@ -224,3 +224,12 @@ def test_nothing_is_shown_of_a_text_that_stands_before_what_it_cites():
     assert shown_so_far('{"answer": "In Lisbon.", "citations": [3]', {3}) == ""
     assert shown_so_far('{"reasoning": "\\"citations\\": [3], \\"answer\\": \\"x', {3}) == ""
     assert shown_so_far('{"citations": [3], "answer": "In \\u004cis\\u00', {3}) == "In Lis"
+
+
+@pytest.mark.parametrize("marks", ["<think>{}</think>{}", "[THINK]{}[/THINK]{}", "<reasoning>{}</reasoning>\n{}"])
+def test_nothing_of_a_draft_in_the_thinking_is_shown(marks):
+    draft, reply = (json.dumps(cites(3, answer=text)) for text in ("In Porto, perhaps", "In Lisbon"))
+    whole = marks.format(draft, reply)
+    seen = [shown_so_far(whole[:end], {3}) for end in range(len(whole) + 1)]
+    assert all("In Lisbon".startswith(shown) for shown in seen)
+    assert seen[-1] == "In Lisbon"

@@ -293,6 +293,19 @@ def test_one_bad_item_costs_itself_alone():
     assert "item 2 of facts" in asked[1].user
 
 
+@pytest.mark.parametrize("escape", ["\\u8g36", "\\uD8", "\\u5c0"])
+def test_a_statement_with_a_broken_escape_is_asked_for_again_and_its_loss_is_told(escape):
+    broken = facts(fact(1, "good", [1]), fact(2, "小王 likes X tea.", [2])).replace("X", escape)
+    mended = facts(fact(2, "小王 likes green tea.", [2]))
+    made, asked = run(talk(), lambda request: broken if request.attempt == 1 else mended)
+    assert (texts(made), outcome(made)) == (["good", "小王 likes green tea."], ("ok", 2))
+    assert "item 2 of facts" in asked[1].user
+    made, _ = run(talk(), broken)
+    assert outcome(made) == ("partial", 3)
+    assert made.rejects.column("final").to_pylist() == [False, False, True]
+    assert not any("tea" in text for text in texts(made))
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -310,7 +323,9 @@ def test_without_an_answer_the_embedded_facts_stand_in(reply):
     assert len(asked) == 3
     [row] = made.outcomes.to_pylist()
     assert row["reason"]
-    assert [(row["attempt"], row["final"]) for row in made.rejects.to_pylist()] == [(1, False), (2, False), (3, True)]
+    rejected = [(row["attempt"], row["final"], row["raw"]) for row in made.rejects.to_pylist()]
+    raw = reply or None
+    assert rejected == [(1, False, raw), (2, False, raw), (3, True, raw)]
 
 
 def test_thinking_that_does_not_end_is_turned_off_the_next_time():

@@ -174,6 +174,8 @@ THINKING = {
     "a second thought": f"<think>a</think>Well, <think>{ONE}",
     "only the tag": "<think>",
     "another object before it": f'{{"n": 1}} <think>{ONE}',
+    "another mark": f"[THINK]So perhaps {ONE}",
+    "another tag": f"<reasoning>So perhaps {ONE}",
 }
 
 
@@ -181,6 +183,29 @@ THINKING = {
 @pytest.mark.parametrize("finish_reason", ["length", "stop"])
 def test_thinking_that_never_ends_is_no_answer(text, finish_reason):
     assert outcome(read(text, finish_reason=finish_reason)) == (None, "truncated_in_thinking", True)
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        "<think>{}</think>{}",
+        "<thought>{}</thought>{}",
+        "<Reasoning>{}</Reasoning>\n{}",
+        "<analysis>{}</analysis>{}",
+        "< think >{}</ think >{}",
+        "<seed:think>{}</seed:think>{}",
+        "[THINK]{}[/THINK]{}",
+        "◁think▷{}◁/think▷{}",
+        "<|begin_of_thought|>{}<|end_of_thought|>{}",
+        "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>",
+        "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>{}",
+        "analysis{}assistantfinal{}",
+        "{}[/THINK]{}",
+    ],
+)
+def test_a_draft_in_the_thinking_is_not_the_answer_whatever_the_model_calls_it(marks):
+    draft = json.dumps({"facts": [{"statement": "Perhaps Ada likes coffee."}]})
+    assert outcome(read(marks.format(f"so {draft} or {{not json}}", ONE))) == ([TEA], None, False)
 
 
 @pytest.mark.parametrize("content", [None, "", "\n\n"])
@@ -238,6 +263,7 @@ def test_the_answer_in_the_reasoning_stands_in_for_a_content_that_is_gibberish()
 
 
 KEPT = [
+    "She wrote <reasoning> and [/THINK], then assistantfinal.",
     "run ```python\nprint({'a': [1]})\n``` and ```json\n{\"facts\": []}\n```",
     "the model wrote </think> and <think> and then stopped",
     "tab\tline\nbreak\r\n NUL\x00 bell\x07 escape\x1b",
@@ -625,6 +651,9 @@ def test_no_stray_character_loses_an_item_silently():
         '{"facts":[{x',
         "<think>",
         "</think>",
+        "[THINK]",
+        "<|channel|>final<|message|>",
+        "< ",
         "null,",
         " ",
     ],

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,27 @@ def test_the_summary_shows_calls_for_people(job, config):
     assert int(line[2].replace(",", "")) > 1_000
     again = job(rebuild, config)[1]
     assert "prompt tokens" not in again
+
+
+def test_how_much_a_model_thinks_shows_in_the_ledger_and_in_the_log_of_the_job(job, config, server, tmp_path):
+    good = script_of()
+
+    def told(thinking):
+        server.script = lambda body: replace(good(body), reasoning="let me see" if thinking == "on" else None)
+        root = tmp_path / thinking
+        settings = ("--set", f"store.root={root}", "--set", f"llm.thinking={thinking}")
+        assert job(rebuild, config, *settings)[0] == 0
+        rows = json.loads(job(ledger, config, "--json", *settings)[1])["calls"]
+        [tried] = [
+            event
+            for path in (root / "logs").iterdir()
+            for event in map(json.loads, path.read_text().splitlines())
+            if event["event"] == "model_tried"
+        ]
+        return {row["thinking_tokens"] / row["calls"] for row in rows}, tried["thinking_tokens"]
+
+    assert told("on") == ({3}, 3)
+    assert told("off") == ({0}, 0)
 
 
 def test_a_dry_run_asks_nothing_and_writes_nothing(job, config, server, tmp_path):

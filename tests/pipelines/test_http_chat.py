@@ -172,6 +172,7 @@ def test_a_server_without_a_tokenizer_is_asked_once():
         ({"thinking": "on"}, Scripted(DOOR, reasoning="It is locked."), 4, "content"),
         ({"thinking": "on"}, Scripted(DOOR, reasoning="It is locked.", has_usage=False), 4, "content"),
         ({"thinking": "on"}, Scripted(f"It is {{locked}}.</think>{DOOR}", has_usage=False), 4, "content"),
+        ({"thinking": "on"}, Scripted(f"[THINK]It is {{locked}}.[/THINK]{DOOR}", has_usage=False), 4, "content"),
         ({"thinking": "on"}, Scripted(DOOR), 0, "content"),
         ({"thinking": "default"}, Scripted(DOOR, reasoning="It is locked."), 4, "content"),
     ],
@@ -218,6 +219,7 @@ def told(server, quick=None, **settings):
         ({}, Scripted(DOOR, reasoning="It is locked."), "thinks although llm.thinking=off", "llm.thinking=on"),
         ({}, Scripted(document=HIDDEN_THINKING), "thinks although llm.thinking=off", "llm.thinking=on"),
         ({}, Scripted(f"<think>Locked.</think>{DOOR}"), "thinks although llm.thinking=off", "enable_thinking"),
+        ({}, Scripted(f"<thought>Locked.</thought>{DOOR}"), "thinks although llm.thinking=off", "enable_thinking"),
         (
             {"thinking": "on"},
             Scripted(None, reasoning="Let me see", finish_reason="length"),

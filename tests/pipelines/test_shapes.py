@@ -113,6 +113,16 @@ def test_a_session_of_nothing_but_instructions_is_built_with_a_model(tmp_path):
     assert memory.done.built.report.outcomes["extract"] == {"empty": 1}
 
 
+def test_small_talk_has_no_facts_and_is_found_all_the_same(tmp_path):
+    talk = [say("Ana", "Hello!", 0), say("Bo", "Thanks, bye for now!", 1)]
+    chat = ScriptedChat()
+    memory = Memory(tmp_path, talk, chat)
+    assert memory.facts() == []
+    assert memory.done.built.report.outcomes["extract"] == {"empty": 1}
+    assert [request.attempt for request in chat.asked if request.stage == "extract"] == [1]
+    assert talk[1]["text"] in memory.found("Who said bye?", "hypergraph")
+
+
 @pytest.mark.parametrize("engine", ["embedded", "llm"])
 def test_what_somebody_quotes_or_forwards_is_not_said_by_them(tmp_path, engine):
     talk = [say("Ana", QUOTING, 0), say("Ana", FORWARDING, 1), say("Ana", "> I hate the sea\nNobody says that.", 2)]
