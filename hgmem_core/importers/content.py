@@ -36,6 +36,9 @@ _MEDIA = {
     "input_audio": ("audio", ("input_audio", "audio")),
     "file": ("file", ("file", "source")),
     "input_file": ("file", ("file", "input_file")),
+    "document": ("file", ("document", "source")),
+    "video": ("video", ("video", "source")),
+    "video_url": ("video", ("video_url",)),
 }
 _MEDIA_FIELDS = {
     "caption": ("caption", "transcript", "alt", "alt_text"),
@@ -44,12 +47,17 @@ _MEDIA_FIELDS = {
     "url": ("url", "file_url"),
 }
 
+_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "tool-call", "function_call"})
+_ANSWERS = frozenset({"tool_result", "mcp_tool_result", "tool-result", "function_call_output"})
+_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+
 
 def read_content(content: object, notes: list[str]) -> tuple[str, list[Attachment]]:
     """Return the cleaned text and the attachments of a message's content; what was lost is added to `notes`.
 
-    Content is text, null, a part, or a list of texts and parts; the texts are joined by line breaks. A part of
-    unknown type leaves an attachment of that type. Text with nothing visible in it is returned as empty.
+    Content is text, null, a part, or a list of texts and parts; the texts are joined by line breaks. What a model
+    thought is left out; a part of unknown type leaves an attachment of that type. Text with nothing visible in it is
+    returned as empty.
 
     Raises:
         ValueError: The content is of a type that holds no text, such as a truth value.
@@ -110,10 +118,40 @@ def _read_part(part: object, texts: list[str], attachments: list[Attachment], no
             notes.append(f"content part of type {kind}: {shown(text)} is not text: left out")
     elif isinstance(kind, str) and kind in _MEDIA:
         attachments.append(read_media(kind, part))
-    else:
+    elif isinstance(kind, str) and kind in _CALLS:
+        attachments += read_tool_calls({"tool_calls": [part]}, notes)
+    elif isinstance(kind, str) and kind in _ANSWERS:
+        call_id, text, inner = read_answer(part, notes)
+        attachments += [{"type": "tool_result", "id": call_id, "caption": text}, *inner]
+    elif not (isinstance(kind, str) and kind in _THOUGHTS):
         name = clean(kind)[0][:64] if isinstance(kind, str) else ""
         attachments.append({"type": name or "unknown"})
         notes.append(f"content part of unknown type {shown(kind)}: only its type is kept")
+
+
+def split_answers(content: object) -> tuple[object, list[Mapping[str, Any]]]:
+    """Return a message's content without the parts that are answers of tools, and these."""
+    parts = [content] if isinstance(content, Mapping) else content
+    if not isinstance(parts, list | tuple):
+        return content, []
+    answers = [part for part in parts if _is_answer(part)]
+    return ([part for part in parts if not _is_answer(part)] if answers else content), answers
+
+
+def _is_answer(part: object) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("type"), str) and part["type"] in _ANSWERS
+
+
+def read_answer(part: Mapping[str, Any], notes: list[str]) -> tuple[str | None, str, list[Attachment]]:
+    """Return the id of the call that a tool's answer in a content part is for, its text, and its attachments."""
+    ids = (part.get(key) for key in ("tool_use_id", "tool_call_id", "toolCallId", "call_id"))
+    call_id = name_of(next((one for one in ids if not is_missing(one)), None), "tool call id", notes)
+    body = next((part[key] for key in ("content", "output", "result") if not is_missing(part.get(key))), None)
+    if isinstance(body, Mapping) and "value" in body:
+        body = body["value"]
+    is_content = isinstance(body, str) or (isinstance(body, list | tuple) and not any(map(_is_answer, body)))
+    text, attachments = read_content(body if is_content or is_missing(body) else _as_json(body), notes)
+    return call_id, text, attachments
 
 
 def read_media(kind: str, part: Mapping[str, Any]) -> Attachment:
@@ -184,16 +222,22 @@ def _tool_call(call: object, notes: list[str]) -> Attachment | None:
     inner = next((call[key] for key in ("function", "custom") if isinstance(call.get(key), Mapping)), call)
     arguments = next((inner[key] for key in ("arguments", "input", "args") if not is_missing(inner.get(key))), "")
     if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
+        arguments = _as_json(arguments)
     arguments, note = repair(arguments)
     if note:
         notes.append(f"tool call arguments: {note}")
+    ids = (call.get(key) for key in ("id", "call_id", "toolCallId"))
+    names = (inner.get(key) for key in ("name", "toolName"))
     return {
         "type": "tool_call",
-        "id": name_of(call.get("id"), "tool call id", notes),
-        "name": name_of(inner.get("name"), "tool call name", notes),
+        "id": name_of(next((one for one in ids if not is_missing(one)), None), "tool call id", notes),
+        "name": name_of(next((one for one in names if not is_missing(one)), None), "tool call name", notes),
         "arguments": arguments,
     }
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
 
 
 def read_attachments(value: object, notes: list[str]) -> list[Attachment]:

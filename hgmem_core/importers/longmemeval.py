@@ -13,6 +13,7 @@ from hgmem_core.ids import content_id
 from hgmem_core.importers.content import read_content
 from hgmem_core.importers.fields import empty, joined, name_of, refused, shown, time_of, unreadable
 from hgmem_core.messages import Dropped, LogRow, Message
+from hgmem_core.text import repair
 
 
 def namespace_of(question_id: str) -> str:
@@ -45,7 +46,8 @@ def haystack(question: object) -> tuple[str, list[Any], list[Any]]:
             )
     if len(sessions) != len(dates):
         raise ValueError(f"there are {len(sessions)} haystack_sessions and {len(dates)} haystack_dates")
-    return question_id, sessions, dates
+    # Half of a character has no bytes, and so no hash.
+    return repair(question_id)[0], sessions, dates
 
 
 def read_longmemeval(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Message | Dropped]:
@@ -64,6 +66,8 @@ def read_longmemeval(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Me
             yield refused(row.row_id, str(error))
             continue
         namespace = namespace_of(question_id)
+        if all(session == [] for session in sessions):
+            yield empty(row.row_id, namespace, "a question without turns")
         for place, (session, date) in enumerate(zip(sessions, dates, strict=True)):
             where = f"{row.row_id}:haystack_sessions[{place}]"
             if not isinstance(session, list):

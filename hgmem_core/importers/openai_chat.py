@@ -9,7 +9,7 @@ from typing import Any
 
 from hgmem_core.config import InputConfig
 from hgmem_core.ids import content_id
-from hgmem_core.importers.content import read_content, read_media, read_tool_calls
+from hgmem_core.importers.content import read_answer, read_content, read_media, read_tool_calls, split_answers
 from hgmem_core.importers.fields import (
     DEFAULT_SESSION,
     NamespaceTemplate,
@@ -53,7 +53,8 @@ def read_openai_chat(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Me
 
     A row is a conversation object with `messages`, a list of messages, or a single message. A conversation without
     an id gets one from how it begins, so that it keeps it while it grows; of those of a namespace and file that begin
-    alike, the second gets another, and the third. A single message without one belongs to the session `log`.
+    alike, the second gets another, and the third. A single message without one belongs to the session `log`. What a
+    tool answered in a part of a message is a message of its own, after the one that holds it.
 
     Raises:
         ValueError: The namespace template is malformed.
@@ -69,7 +70,7 @@ def read_openai_chat(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Me
             messages = row.value["messages"]
             yield from _read_conversation(row.row_id, row.value, messages, config, namespaces, sessions)
         elif isinstance(row.value, Mapping) and ("role" in row.value or "content" in row.value):
-            yield _read_single(row.row_id, row.value, config, namespaces, gaps)
+            yield from _read_single(row.row_id, row.value, config, namespaces, gaps)
         else:
             yield refused(row.row_id, "the row is neither a conversation with 'messages' nor a message", row.value)
 
@@ -121,22 +122,23 @@ def _read_conversation(
         session_id = sessions.next_id(namespace, messages, said_at)
     conversation = _Conversation(config, namespace, fault, session_id, said_at, notes)
     for index, message in enumerate(messages):
-        yield _read_message(f"{row_id}[{index}]", index, message, conversation)
+        yield from _read_message(f"{row_id}[{index}]", index, message, conversation)
 
 
 def _read_single(
     row_id: str, message: Mapping[str, Any], config: InputConfig, namespaces: NamespaceTemplate, gaps: SilentGaps
-) -> Message | Dropped:
+) -> Iterator[Message | Dropped]:
     namespace, fault = _namespace(namespaces, message)
     notes: list[str] = []
     session_id = _first_name(message, _SESSION_KEYS, notes)
     # The call that a message answers may be in another row, or another file, so no pairing is checked.
     conversation = _Conversation(config, namespace, fault, session_id or DEFAULT_SESSION, None, notes, None)
-    result = _read_message(row_id, None, message, conversation)
-    if session_id is None and isinstance(result, Message):
-        session_id, cut_from = gaps.session(namespace, result.said_at)
-        return replace(result, session_id=session_id, cut_from=cut_from)
-    return result
+    for result in _read_message(row_id, None, message, conversation):
+        if session_id is None and isinstance(result, Message):
+            session, cut_from = gaps.session(namespace, result.said_at)
+            yield replace(result, session_id=session, cut_from=cut_from)
+        else:
+            yield result
 
 
 def _namespace(namespaces: NamespaceTemplate, fields: Mapping[str, Any]) -> tuple[str, str]:
@@ -158,27 +160,36 @@ def _time(fields: Mapping[str, Any], config: InputConfig, notes: list[str]) -> d
 
 def _read_message(
     row_id: str, index: int | None, message: object, conversation: _Conversation
-) -> Message | Dropped:  # fmt: skip
+) -> Iterator[Message | Dropped]:
+    """Yield a message, then the answers of tools in parts of it, each as the tool's."""
     namespace = conversation.namespace
     if not isinstance(message, Mapping):
-        return refused(row_id, "the message is not an object", message, namespace)
+        yield refused(row_id, "the message is not an object", message, namespace)
+        return
     notes = list(conversation.notes)
-    calls = read_tool_calls(message, notes)
-    call_id = _answered_call(message, calls, conversation, notes)
     if conversation.fault:
-        return refused(row_id, conversation.fault, message)
+        yield refused(row_id, conversation.fault, message)
+        return
     role = name_of(message.get("role"), "role", notes)
     if role is None:
-        return refused(row_id, "the message has no role", message, namespace)
+        yield refused(row_id, "the message has no role", message, namespace)
+        return
+    content, answers = split_answers(message.get("content"))
     try:
-        text, attachments = _body(message, notes)
+        text, attachments = _body({**message, "content": content}, notes)
     except ValueError as error:
-        return refused(row_id, f"content: {error}", message, namespace)
-    attachments += calls
-    if not text and not attachments:
-        return empty(row_id, namespace)
+        yield refused(row_id, f"content: {error}", message, namespace)
+        return
+    attachments += read_tool_calls(message, notes)
+    if conversation.calls is not None:
+        conversation.calls.update(one["id"] for one in attachments if one["type"] == "tool_call" and one["id"])
+    call_id = None
+    if role == "tool":
+        call_id = name_of(message.get("tool_call_id"), "tool_call_id", notes)
+        if not answers:
+            _check_call(call_id, conversation, notes)
     said_at = _said_at(message, conversation, notes)
-    return Message(
+    whole = Message(
         row_id=row_id,
         namespace=namespace,
         session_id=conversation.session_id,
@@ -193,6 +204,43 @@ def _read_message(
         call_id=call_id,
         note=joined(notes),
     )
+    if whole.text or whole.attachments:
+        yield whole
+    elif not answers:
+        yield empty(row_id, namespace)
+    for number, part in enumerate(answers):
+        yield _answer(f"{row_id}[{number}]", number, part, whole, conversation)
+
+
+def _answer(
+    row_id: str, number: int, part: Mapping[str, Any], whole: Message, conversation: _Conversation
+) -> Message | Dropped:
+    """Return what a tool answered in a part of a message."""
+    notes: list[str] = []
+    call_id, text, attachments = read_answer(part, notes)
+    if not text and not attachments:
+        return empty(row_id, whole.namespace)
+    _check_call(call_id, conversation, notes)
+    return replace(
+        whole,
+        row_id=row_id,
+        text=text,
+        # A name below the message's, which sorts after it.
+        source_id=None if whole.source_id is None else f"{whole.source_id}/{number}",
+        role="tool",
+        speaker=whole.speaker if whole.role == "tool" else "tool",
+        attachments=tuple(attachments),
+        call_id=call_id,
+        note=joined(notes),
+    )
+
+
+def _check_call(call_id: str | None, conversation: _Conversation, notes: list[str]) -> None:
+    """Note where the call that a tool answers cannot be found."""
+    if call_id is None:
+        notes.append("a tool's message without the id of its call")
+    elif conversation.calls is not None and call_id not in conversation.calls:
+        notes.append("answers no call of this conversation")
 
 
 def _body(message: Mapping[str, Any], notes: list[str]) -> tuple[str, list[dict[str, Any]]]:
@@ -210,19 +258,3 @@ def _said_at(message: Mapping[str, Any], conversation: _Conversation, notes: lis
     before = len(notes)
     said_at = _time(message, conversation.config, notes)
     return conversation.said_at if said_at is None and len(notes) == before else said_at
-
-
-def _answered_call(
-    message: Mapping[str, Any], calls: list[dict[str, Any]], conversation: _Conversation, notes: list[str]
-) -> str | None:
-    """Return the id of the call that a tool's message answers, and remember the calls that this message makes."""
-    if conversation.calls is not None:
-        conversation.calls.update(call["id"] for call in calls if call["id"] is not None)
-    if message.get("role") != "tool":
-        return None
-    call_id = name_of(message.get("tool_call_id"), "tool_call_id", notes)
-    if call_id is None:
-        notes.append("a tool's message without the id of its call")
-    elif conversation.calls is not None and call_id not in conversation.calls:
-        notes.append("answers no call of this conversation")
-    return call_id

@@ -78,3 +78,10 @@ def test_a_date_that_is_none_leaves_turns_without_a_time_and_says_so():
     message, *_ = read(changed(haystack_dates=["soon", "2023/05/21 (Sun) 18:40", "2023/05/29 (Mon) 11:05"]))
     assert message.said_at is None
     assert "haystack_dates[0]" in message.note
+
+
+def test_a_question_without_turns_is_counted_and_half_a_character_in_its_name_is_no_error():
+    for sessions in ([], [[]]):
+        [result] = read(changed(haystack_sessions=sessions, haystack_dates=["soon"] * len(sessions)))
+        assert (result.outcome, result.reason) == ("empty", "a question without turns")
+    assert len(read(changed(question_id="q\ud83d"))) == len(read(changed()))

@@ -34,7 +34,9 @@ SHAPES: dict[str, Any] = {
     "openai": {"id": "c", "created_at": 1.7e9, "messages": [
         {"role": "user", "content": "Hi", "id": 1},
         {"role": "assistant", "tool_calls": [{"id": "t", "function": {"name": "f", "arguments": "{}"}}]},
-        {"role": "tool", "tool_call_id": "t", "content": text("Ho")}]},
+        {"role": "tool", "tool_call_id": "t", "content": text("Ho")},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "u", "name": "f", "input": {"a": 1}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u", "content": text("Ha")}]}]},
     "chatgpt": {"id": "c", "conversation_id": "c", "current_node": "b", "mapping": {
         "r": {"id": "r", "parent": None, "children": ["a"], "message": None},
         "a": {"id": "a", "parent": "r", "children": ["b", "d"],
@@ -67,6 +69,8 @@ SHAPES: dict[str, Any] = {
     "locomo": {"sample_id": "p", "conversation": {
         "session_1": [{"dia_id": "D1:1", "speaker": "Ana", "text": "Hi", "img_url": ["u"], "blip_caption": "c"}],
         "session_1_date_time": "1:56 pm on 8 May, 2023"}},
+    "longmemeval": {"question_id": "q", "haystack_dates": ["2023/05/20 (Sat) 02:21"],
+                    "haystack_sessions": [[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]]},
     "hotpotqa": {"_id": "q", "context": [["Title", ["One. ", "Two."]]]},
     "musique": {"id": "q", "paragraphs": [{"title": "Title", "paragraph_text": "One."}]},
     "trajectories": {"task": "Do", "steps": [{"action": {"name": "f", "arguments": {}}, "observation": {"a": 1}}],
@@ -79,6 +83,7 @@ SHAPES: dict[str, Any] = {
                   "summary": {"max_reward": 1.0}},
     "alfworld": {"name": "look-1/trial", "result": True, "traj": "Your task is to: look.\n> go\nYou went."},
 }  # fmt: skip
+SHAPES["2wiki"] = SHAPES["hotpotqa"]
 COLUMNS = {name: name for name in ("session", "id", "sequence", "time", "speaker", "role", "attachments", "call_id")}
 EVERY = {**IMPORTERS, **TRAJECTORY_IMPORTERS}
 

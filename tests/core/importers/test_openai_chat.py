@@ -182,6 +182,68 @@ def test_a_call_of_another_conversation_is_not_answered():
     assert read([{"role": "assistant", "tool_calls": [call()]}], [answer])[1].note is not None
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "tool_use", "id": "call_1", "name": "fare", "input": {"to": "Skerry"}},
+        {"type": "server_tool_use", "id": "call_1", "name": "fare", "input": {"to": "Skerry"}},
+        {"type": "tool-call", "toolCallId": "call_1", "toolName": "fare", "args": {"to": "Skerry"}},
+        {"type": "function_call", "call_id": "call_1", "name": "fare", "arguments": '{"to":"Skerry"}'},
+    ],
+)
+def test_a_call_in_a_part_of_the_content_is_a_call(part):
+    (result,) = read([{"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, part]}])
+    expected = {"type": "tool_call", "id": "call_1", "name": "fare", "arguments": '{"to":"Skerry"}'}
+    assert (result.text, result.attachments, result.note) == ("Let me see.", (expected,), None)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "tool_result", "tool_use_id": "call_1", "content": "12.50"},
+        {"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "12.50"}]},
+        {
+            "type": "tool-result",
+            "toolCallId": "call_1",
+            "toolName": "fare",
+            "output": {"type": "text", "value": "12.50"},
+        },
+        {"type": "function_call_output", "call_id": "call_1", "output": "12.50"},
+    ],
+)
+def test_an_answer_in_a_part_of_the_content_is_the_tools_and_not_the_users(part):
+    made = {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "fare", "input": {}}]}
+    answered = {"role": "user", "id": "m2", "content": [part, {"type": "text", "text": "Too dear!"}]}
+    _, said, result = read([made, answered])
+    assert (said.role, said.text, said.attachments, said.source_id) == ("user", "Too dear!", (), "m2")
+    assert (result.role, result.speaker, result.text, result.call_id) == ("tool", "tool", "12.50", "call_1")
+    assert (result.source_id, result.sequence, result.note) == ("m2/0", 1, None)
+    _, alone = read([made, {"role": "user", "content": [part]}])
+    assert (alone.role, alone.text, alone.row_id) == ("tool", "12.50", "chat:1[1][0]")
+
+
+def test_answers_of_other_shapes_are_kept_as_they_are():
+    given = [
+        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]},
+        {"type": "tool_result", "tool_use_id": "b", "content": {"fare": 12.5}},
+        {"type": "tool_result", "tool_use_id": "c", "content": None},
+        {"type": "tool_result", "content": "nameless"},
+        {"type": "tool_result", "tool_use_id": "d", "content": [{"type": "tool_result", "content": "within"}]},
+    ]
+    shown, written, nothing, nameless, nested = read({"role": "user", "content": given, "session_id": "s"})
+    assert (shown.text, shown.attachments) == ("", ({"type": "image"},))
+    assert written.text == '{"fare":12.5}'
+    assert nothing.outcome == "empty"
+    assert (nameless.text, "without the id" in nameless.note) == ("nameless", True)
+    assert "within" in nested.text
+
+
+@pytest.mark.parametrize("kind", ["thinking", "redacted_thinking", "reasoning"])
+def test_what_a_model_thought_is_not_said(kind):
+    result = say([{"type": kind, "thinking": "sly", "text": "sly", "data": "c2x5"}, {"type": "text", "text": "Hello"}])
+    assert (result.text, result.attachments, result.note) == ("Hello", (), None)
+
+
 def image(url, **fields):
     return {"type": "image_url", "image_url": {"url": url, **fields}}
 
@@ -220,6 +282,8 @@ def test_text_of_every_known_shape(content, text):
         (image("data:text/plain,hel%6Co"), {"type": "image", **HELLO}),
         ({"type": "image", "source": {"type": "base64", "data": "aGVsbG8="}}, {"type": "image", **HELLO}),
         ({"type": "input_audio", "input_audio": SOUND}, {"type": "audio", "caption": "hello", **HELLO}),
+        ({"type": "video_url", "video_url": {"url": "https://a.org/b"}}, {"type": "video", "url": "https://a.org/b"}),
+        ({"type": "document", "source": {"type": "base64", "data": "aGVsbG8="}}, {"type": "file", **HELLO}),
         (
             {"type": "file", "file": {"filename": "a.pdf", "file_id": "f1"}},
             {"type": "file", "name": "a.pdf", "id": "f1"},
