@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from hgmem_core.text import repair
+
 Vectors = npt.NDArray[np.float32]
 
 Tokens: TypeAlias = Sequence[Any]
@@ -99,8 +101,9 @@ def encode_queries(encoder: Encoder, texts: Sequence[str]) -> Vectors:
     """Return the vectors of queries, float32 `[len(texts), dimension]`; see `encode_texts`.
 
     A query that the encoder does not understand gives a row of zeros, so that its words alone decide: the vector would
-    be near to anything.
+    be near to anything. Of a query counts what would be kept of a log's text: encoders take no halves of characters.
     """
+    texts = [repair(text)[0] for text in texts]
     vectors = encode_texts(encoder, texts, prefix=encoder.identity.prefix)
     vectors[[not encoder.understands(tokens) for tokens in encoder.tokenize(texts)]] = 0
     return vectors

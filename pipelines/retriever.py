@@ -26,6 +26,7 @@ from hgmem_core.rerank import Reranking, Scorer
 from hgmem_core.search import Filters, Hit, hits_of, passing, rank_turns
 from hgmem_core.skill_graph import SkillGraph
 from hgmem_core.skill_utility import NodeKind
+from hgmem_core.text import repair
 from hgmem_core.tokens import tokenizer
 from hgmem_core.trained import Trained, TrainedModelError
 from pipelines.encoders import token_counter
@@ -211,6 +212,7 @@ class Retriever:
         Raises:
             VersionError: The recipe needs tuned vectors, and the version has none or the retriever nothing to ask with.
         """
+        text, _ = repair(text)
         if vector is None and needs_vector(recipe):
             vector = self.encode([text])[0]
         tuned = None

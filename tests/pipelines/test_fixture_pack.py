@@ -47,3 +47,13 @@ def test_nobody_finds_what_another_tenant_said_nearly_alike(tenants, recipe, ten
     texts = " ".join(hit.text for hit in hits)
     assert own in texts
     assert foreign not in texts
+
+
+@pytest.mark.parametrize("recipe", ["bm25", "dense", "hybrid", "hypergraph", "hypermem"])
+@pytest.mark.parametrize("odd", ["\ud800", "\udce9", "\x00", "\U000e0041\U000e0042", "\ufeff"])
+def test_what_no_log_would_keep_does_not_matter_in_a_question(tenants, recipe, odd):
+    plain, asked = (
+        tenants.search("north/crew", question, recipe, k=5)
+        for question in ("What is the code of the gate?", f"What is the code {odd} of the gate?")
+    )
+    assert [hit.turn_id for hit in asked.hits] == [hit.turn_id for hit in plain.hits] != []
