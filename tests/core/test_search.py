@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgmem_core.embeddings import dated_texts
+from hgmem_core.embeddings import dated_texts, embed_turns
 from hgmem_core.encoding import encode_texts
 from hgmem_core.namespace_index import TieOrder
 from hgmem_core.ranking import Query, best_rows
@@ -302,6 +302,24 @@ def test_spans_end_with_their_session():
     first, stop = session_spans(np.array([0, 0, 0, 1, 1], np.int32), 2, 1)
     assert first.tolist() == [0, 0, 0, 3, 3]
     assert stop.tolist() == [2, 3, 3, 5, 5]
+
+
+class DeafEncoder(HashEncoder):
+    """Sees nothing in a text that holds a certain character."""
+
+    def tokenize(self, texts):
+        return super().tokenize(["" if "ꙮ" in text else text for text in texts])
+
+
+def test_a_turn_of_which_the_encoder_sees_nothing_is_counted_and_found_by_words_alone():
+    turns = turns_of(message("tea ꙮ harbour", speaker=None), message("tea bread", 1), message("piano", 2))
+    outcomes = embed_turns(turns, DeafEncoder(), 32)[1].to_pylist()
+    assert [(row["outcome"], row["reason"]) for row in outcomes if row["outcome"] != "ok"] == [
+        ("empty", "the encoder sees no token")
+    ]
+    index = fixtures.reader_of(turns, DeafEncoder()).open("acme/ana")
+    assert {hit.text for hit in search(index, "tea harbour", "dense")[0]} == {"tea bread", "piano"}
+    assert search(index, "tea harbour", "bm25")[0][0].text == "tea ꙮ harbour"
 
 
 def test_a_query_vector_that_is_not_finite_is_refused(ana):

@@ -95,6 +95,18 @@ def test_how_much_a_model_thinks_shows_in_the_ledger_and_in_the_log_of_the_job(j
     assert told("off") == ({0}, 0)
 
 
+def test_answers_that_lie_in_the_reasoning_are_used_and_counted(job, config, server, tmp_path):
+    good = script_of()
+    server.script = lambda body: replace(good(body), text=None, reasoning=good(body).text)
+    code, out, _ = job(rebuild, config, "--json")
+    assert (code, json.loads(out)["stages"]["extract"]["outcomes"]) == (0, {"ok": 12})
+    rows = json.loads(job(ledger, config, "--json")[1])["calls"]
+    assert [row["in_reasoning"] for row in rows] == [row["calls"] for row in rows]
+    [log] = (tmp_path / "store" / "logs").iterdir()
+    events = map(json.loads, log.read_text().splitlines())
+    assert [event["source"] for event in events if event["event"] == "model_tried"] == ["reasoning"]
+
+
 def test_a_dry_run_asks_nothing_and_writes_nothing(job, config, server, tmp_path):
     code, out, _ = job(rebuild, config, "--dry-run", "--json")
     found = json.loads(out)

@@ -129,6 +129,21 @@ def test_a_response_says_whether_to_abstain_and_why(asked, models):
     assert told.timings_ms["abstention"] > 0
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which glacier quantises yoghurt under the zinc parliament?",
+        "new new new new",
+        "Who sold a submarine to the bishop of Quito?",
+        "愛",
+    ],
+)
+def test_a_common_word_is_no_evidence(asked, models, question):
+    found = retriever(asked, models).search("locomo/c02", question)
+    assert found.abstention.abstains
+    assert found.abstention.reason
+
+
 def test_no_recipe_has_a_say(asked, models):
     ask = retriever(asked, models).search
     judged = {ask("locomo/c1", "Does Ana love the boat?", recipe).abstention for recipe in ("bm25", "dense", "default")}

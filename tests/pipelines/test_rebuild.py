@@ -1,10 +1,12 @@
 import random
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from hgmem_core.config import config_from
+from hgmem_core.schemas import TURN
 from pipelines.encoders import open_encoder
 from pipelines.import_stage import ImportFailed
 from pipelines.retriever import Retriever
@@ -128,6 +130,44 @@ def test_too_many_rejects_fail_the_import_and_keep_nothing(tmp_path):
     assert not (tmp_path / "store" / "outputs").exists()
     with pytest.raises(StoreError, match="holds no messages yet"):
         run(config_of(tmp_path / "store"))
+
+
+def test_files_whose_columns_are_of_unlike_types_make_one_log(tmp_path):
+    times = [datetime(2024, 3, 1, 10, minute, tzinfo=UTC) for minute in range(3)]
+    texts = [["red boat", "red kite", None], ["blue boat", "blue kite", "blue tent"], ["old boat", "old kite", "old"]]
+    columns = [
+        {"time": pa.array(times, pa.timestamp("ms", "Europe/Paris")), "id": [1, 2, 3], "attachments": pa.nulls(3)},
+        {
+            "time": [str(time) for time in times],
+            "id": pa.array([4.0, 5.0, None]),
+            "attachments": [[{"type": "image", "caption": "a sail"}], None, []],
+        },
+        {
+            "time": pa.array([time.date() for time in times]),
+            "id": pa.array(["7", "8", "9"]).dictionary_encode(),
+            "attachments": ['[{"type": "file", "name": "plan.pdf"}]', None, "[]"],
+        },
+    ]
+    kinds = [pa.string(), pa.large_string(), pa.string_view()]
+    for number, (some, text, kind) in enumerate(zip(columns, texts, kinds, strict=True)):
+        table = pa.table({"user": ["ana"] * 3, "text": pa.array(text, kind), **some})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    pq.write_table(table.slice(0, 0), tmp_path / "none.parquet")
+    nulls = {name: pa.nulls(2) for name in table.column_names}
+    pq.write_table(pa.table({**nulls, "text": ["whose?", "nobody's"]}), tmp_path / "nulls.parquet")
+    names = {name: name for name in ("time", "id", "attachments")}
+    one = {"format": "parquet", "paths": [str(tmp_path / "*.parquet")], "namespace": "acme/{user}", "columns": names}
+    tree = {"store": {"root": str(tmp_path / "store"), "buckets": 1}, "encoder": {"name": "static"}, "inputs": [one]}
+    done = run(config_from({**tree, "imports": {"max_reject_rate": 0.5}}))
+    assert done.imported.outcomes == {"ok": 8, "partial": 0, "empty": 1, "fallback": 0, "rejected": 2}
+    turns = pq.read_table(next((tmp_path / "store").glob("outputs/merge/*/turns.parquet")))
+    assert turns.schema == TURN.arrow
+    assert turns.schema.field("text").type == pa.large_string()
+    kept = {row["text"]: row for row in turns.to_pylist()}
+    assert kept.keys() == {text for part in texts for text in part if text}
+    assert [kept[text]["source_id"] for text in ("red boat", "blue boat", "blue tent")] == ["1", "4", None]
+    assert {kept[text]["said_at"] for text in ("red kite", "blue kite")} == {times[1]}
+    assert '"a sail"' in kept["blue boat"]["attachments"]
 
 
 def test_files_of_equal_names_keep_their_rows_apart(tmp_path):

@@ -317,6 +317,19 @@ def test_health_needs_no_key_and_readiness_asks_a_question(ask):
     assert ask.get("/v1/readyz").json() == {"status": "ready"}
 
 
+@pytest.mark.parametrize("error", [VersionError, OSError])
+def test_an_endpoint_that_cannot_answer_a_question_lives_and_is_not_ready(root, monkeypatch, error):
+    def fail(*_, **__):
+        raise error("the index is gone")
+
+    with client_of(serve_config(root)) as client:
+        monkeypatch.setattr(Retriever, "search", fail)
+        problem_of(client.get("/v1/readyz"), 503)
+        assert client.get("/v1/healthz").status_code == 200
+        monkeypatch.undo()
+        assert client.get("/v1/readyz").status_code == 200
+
+
 def test_every_route_of_the_openapi_file_has_an_example_that_its_model_takes(ask):
     paths = ask.get("/openapi.json").json()
     schemas = paths["components"]["schemas"]
