@@ -16,6 +16,7 @@ from hgmem_core.config import Config
 from hgmem_core.section import ConfigError
 from pipelines.store import Store
 from pipelines.versions import current_version, point_to
+from tests.pipelines.endpoint import serve_config
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -191,6 +192,20 @@ def test_other_machines_are_not_listened_to_without_keys(host):
         check_host(host, has_keys=False)
     check_host(host, has_keys=True)
     check_host("127.0.0.1", has_keys=False)
+
+
+@pytest.mark.parametrize("name", ["RAY_SERVE_ENABLE_HA_PROXY", "RAY_SERVE_ENABLE_DIRECT_INGRESS"])
+def test_a_replica_that_other_machines_reach_does_not_start_without_keys(root, monkeypatch, name):
+    from pipelines.serving import Endpoint
+
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(ConfigError, match=r"Serve listens on 0\.0\.0\.0, .* make some with python -m jobs\.keys"):
+        Endpoint(serve_config(root).model_dump(mode="json"))
+
+
+def test_the_endpoint_that_is_handed_out_listens_to_this_machine_alone():
+    told = yaml.safe_load((DOCS.parent / "jobs" / "serve.yaml").read_text())
+    assert told["http_options"]["host"] == "127.0.0.1"
 
 
 def test_the_application_takes_a_configuration_whose_paths_any_folder_understands(tmp_path, monkeypatch):
