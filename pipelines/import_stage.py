@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
@@ -55,6 +55,9 @@ IMPORT_REVISION = 3
 
 CHUNK_ROWS: Mapping[RowKind, int] = MappingProxyType({"messages": 4_096, "runs": 64})
 """Of a log, at a time; a run may be as long as a book."""
+
+CHUNK_CHARS = 16 << 20
+"""Characters of messages after which a chunk ends, however few it has: a row may be a paste of megabytes."""
 
 FILE_ROWS = 1 << 40
 """Between the rows of one file and those of the next, so that each file numbers its own; above the rows of any file."""
@@ -318,7 +321,7 @@ class Shuffle:
         results = self._results(file)
         base = Path(file.path).name
         row = number * FILE_ROWS
-        while chunk := list(islice(results, CHUNK_ROWS[file.kind])):
+        for chunk in _chunks(results, CHUNK_ROWS[file.kind]):
             table = self._table(file.kind, chunk, row)
             row += table.num_rows
             spill.add_rows(file.kind, table)
@@ -386,6 +389,20 @@ def fresh_folder(workspace: Path) -> Path:
     folder = workspace / uuid.uuid4().hex
     make_folder(folder)
     return folder
+
+
+def _chunks(results: Iterable[Message | AgentRun | Dropped], rows: int) -> Iterator[list[Message | AgentRun | Dropped]]:
+    """Yield what is read in lists that end with some number of rows, or with `CHUNK_CHARS` of text."""
+    chunk: list[Message | AgentRun | Dropped] = []
+    chars = 0
+    for result in results:
+        chunk.append(result)
+        chars += len(result.text) if isinstance(result, Message) else 0
+        if len(chunk) == rows or chars >= CHUNK_CHARS:
+            yield chunk
+            chunk, chars = [], 0
+    if chunk:
+        yield chunk
 
 
 def _result(item: Message | AgentRun | Dropped, row_id: str) -> dict[str, Any]:
