@@ -1,3 +1,4 @@
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -321,6 +322,21 @@ def test_the_order_of_rows_does_not_matter_and_later_facts_move_no_id(lines, ran
     assert set(earlier.column("fact_id").to_pylist()) <= set(expected[0].column("fact_id").to_pylist())
     states = [fact for fact in expected[0].to_pylist() if state_of(fact["text"])]
     assert not states or any(fact["superseded_by"] is None for fact in states)
+
+
+@pytest.mark.parametrize("text", ["I like green tea.", "I like green tea, and the number {}."])
+def test_what_is_said_a_thousand_times_takes_no_square_of_memory(text):
+    turns, facts, incidences = prepared(*said(*(text.format(number) for number in range(1_200))))
+    vectors = same_vectors(facts)
+    tracemalloc.start()
+    try:
+        found, _, _ = consolidate(facts, vectors, incidences, turns, ConsolidateConfig())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.num_rows == (1 if "{}" not in text else 1_200)
+    # One number for each pair of facts would take as much in the smallest type of vectors.
+    assert peak < 4 * 1_200**2
 
 
 def test_empty_tables_give_empty_tables():
