@@ -19,8 +19,11 @@ MAX_TOKENS = 4096
 
 
 class SentenceAverager:
-    """The model, trained on Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean, Polish,
-    Portuguese, Russian, Spanish, Thai and Turkish, so that a question finds an answer in another of them."""
+    """The model; a question in one of its languages finds an answer in another.
+
+    They are Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean, Polish, Portuguese, Russian,
+    Spanish, Thai and Turkish.
+    """
 
     def __init__(self) -> None:
         """Load the weights and the tokeniser from the installed package.
