@@ -74,10 +74,10 @@ function legs(hit, best) {
 export function namesOf(answer) {
   const nodes = [...answer.nodes, ...answer.hypergraph];
   const named = nodes.map((node) => [node.id, `${node.level} “${shortened(node.title || node.text)}”`]);
-  return new Map([...named, ...answer.hits.map((hit) => [hit.turn_id, `hit ${hit.rank} “${shortened(hit.text)}”`])]);
+  return new Map([...named, ...answer.hits.map((hit) => [hit.turn_id, `hit ${hit.rank}`])]);
 }
 
-function shortened(text) {
+export function shortened(text) {
   return text.length > 40 ? `${text.slice(0, 39)}…` : text;
 }
 

@@ -114,7 +114,7 @@ function show(namespace, answer, stats, context, milliseconds) {
   shown = { namespace, names: namesOf(answer) };
   tell("");
   byId("empty").hidden = true;
-  byId("found").hidden = false;
+  byId("found").hidden = answer.reason === "unknown_namespace"; // there is nothing around nothing
   const spent = Object.entries(answer.timings_ms).map(([stage, each]) => `${stage} ${each.toFixed(1)}`).join(", ");
   byId("status").replaceChildren(
     element("strong", {}, answer.hits.length ? count(answer.hits.length, "hit") : "No hit"),

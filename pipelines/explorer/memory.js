@@ -1,12 +1,13 @@
 // One memory: what it says, the turns that it stands on, and the hyperedges that it belongs to or is.
 
 import { element, facts } from "./elements.js";
-import { link, sourceOf, span, textButton } from "./hits.js";
+import { link, shortened, sourceOf, span, textButton } from "./hits.js";
 import { time } from "./format.js";
 
 const MOST_MEMBERS = 12;
 
-export function memoryView(memory, names, select) {
+export function memoryView(memory, answerNames, select) {
+  const names = new Map([...memory.sources.map((source) => [source.turn_id, shortened(source.text)]), ...answerNames]);
   return [
     element("h3", {}, element("span", { class: `level ${memory.level}` }, memory.level), memory.title ?? ""),
     element("p", { class: "whole" }, memory.text),
