@@ -96,7 +96,9 @@ function fail(error) {
   byId("status").replaceChildren();
   byId("found").hidden = true;
   byId("problem").replaceChildren(problemView(error));
-  if (error.status === 401) openKey(hasKey() ? "The endpoint does not take this key." : "This endpoint asks for a key.");
+  if (error.status === 401) {
+    openKey(hasKey() ? "The endpoint does not take this key." : "This endpoint asks for a key.");
+  }
 }
 
 function problemView(problem) {
@@ -133,8 +135,8 @@ function show(namespace, answer, stats, context, milliseconds) {
     drawTimeline(byId("strip"), stats, answer.hits, select),
     drawHypergraph(byId("hypergraph"), answer, select),
   ];
-  const isWalked = answer.hits.some((hit) => hit.path.length);
-  byId("kinds").replaceChildren(...(isWalked ? KINDS.map((kind) => element("span", { class: `relation ${kind}` }, kind)) : []));
+  const kinds = answer.hits.some((hit) => hit.path.length) ? KINDS : [];
+  byId("kinds").replaceChildren(...kinds.map((kind) => element("span", { class: `relation ${kind}` }, kind)));
   details.panels.context.replaceChildren(...contextView(context, shown.names, select));
   details.panels.memory.replaceChildren(element("p", { class: "note" }, "Choose a hit or a node to see all of it."));
   if (answer.version !== version) start(); // another one is served by now
@@ -142,18 +144,22 @@ function show(namespace, answer, stats, context, milliseconds) {
 }
 
 function turnList(answer) {
-  return answer.hits.length ? hitList(answer, shown.names, select) : element("p", { class: "note" }, REASONS[answer.reason] ?? answer.reason);
+  if (answer.hits.length) return hitList(answer, shown.names, select);
+  return element("p", { class: "note" }, REASONS[answer.reason] ?? answer.reason);
 }
 
 // What speaks against the hits, or why there are none.
 function notices(answer) {
   const { abstention, reason } = answer;
-  return [
-    reason ? element("span", { class: "notice" }, REASONS[reason] ?? reason) : null,
-    abstention?.abstains ? element("span", { class: "notice" }, `Better not answered: ${abstention.reason?.text ?? "the memory does not seem to hold it"}.`) : null,
-    abstention ? element("span", { class: "note" }, ` held with probability ${abstention.probability.toFixed(2)}`) : null,
-    answer.reranked ? element("span", { class: "note" }, " reranked") : null,
-  ].filter(Boolean);
+  const told = [];
+  if (reason) told.push(["notice", REASONS[reason] ?? reason]);
+  if (abstention?.abstains) {
+    const why = abstention.reason?.text ?? "the memory does not seem to hold it";
+    told.push(["notice", `Better not answered: ${why}.`]);
+  }
+  if (abstention) told.push(["note", ` held with probability ${abstention.probability.toFixed(2)}`]);
+  if (answer.reranked) told.push(["note", " reranked"]);
+  return told.map(([kind, text]) => element("span", { class: kind }, text));
 }
 
 function countsOf(stats) {

@@ -16,7 +16,9 @@ export function memoryView(memory, answerNames, select) {
       ["id", memory.id],
       ["namespace", memory.namespace],
     ])),
-    memory.superseded_by ? element("p", { class: "warning" }, "Superseded by ", link(memory.superseded_by, names, select)) : null,
+    memory.superseded_by
+      ? element("p", { class: "warning" }, "Superseded by ", link(memory.superseded_by, names, select))
+      : null,
     element("h4", {}, memory.level === "turn" ? "Source" : `Sources (${memory.sources.length})`),
     element("ol", { class: "sources" }, memory.sources.map((source) => sourceItem(source, memory, select))),
     memory.hyperedges.length ? element("h4", {}, "Hyperedges") : null,
