@@ -278,6 +278,7 @@ def _add_open(app: FastAPI, service: Service) -> None:
 def _version(service: Service) -> Response:
     served, refused = service.versions.current, service.versions.refused
     told = None if refused is None else refused.version or "unknown"
-    usual = find_recipe(service.config.retrieve.recipe, served.version.default_recipe).name
+    usual = service.config.retrieve.recipe
+    usual = served.version.default_recipe if usual == "default" else usual
     about = {"version": served.version.id, "pointer": served.pointer, "refused": told}
     return JSONResponse({**about, "default_recipe": usual, "recipes": served.retriever.recipes()})
