@@ -104,6 +104,10 @@ def _weekday_by_tense(match: re.Match[str], now: datetime) -> Span | None:
     return day and in_day(day, match["part"], now)
 
 
+def _since_weekday(match: re.Match[str], now: datetime) -> Span:
+    return in_day(spans.weekday_away(now.date(), WEEKDAYS[match["weekday"].lower()], -1), match["part"], now)
+
+
 def _coming(match: re.Match[str], now: datetime) -> Span:
     """Resolve the weekend or the season for which there are plans: the one that goes on or comes next."""
     today = now.date()
@@ -224,5 +228,6 @@ RULES = (
     ),
     *WRITTEN,
     rule("day", rf"on {WEEKDAY}{PART}\b", _weekday_by_tense),
-    rule("day", rf"(?:since|until|till|by) {WEEKDAY}{PART}\b", _unknown),
+    rule("since ", rf"(?P<lead>since ){WEEKDAY}{PART}\b", _since_weekday),
+    rule("day", rf"(?:until|till|by) {WEEKDAY}{PART}\b", _unknown),
 )
