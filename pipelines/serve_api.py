@@ -7,15 +7,18 @@ from importlib.metadata import version as software_version
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import HTTPBearer
 
-from pipelines import serve_reading
+from pipelines import serve_answers, serve_reading
+from pipelines.event_stream import EVENT_STREAM
 from pipelines.serve_access import Caller
 from pipelines.serve_guard import Guard, caller_of
 from pipelines.serve_mcp import Tools
 from pipelines.serve_memories import stats
 from pipelines.serve_models import (
+    AnswerRequest,
+    CitedAnswer,
     ContextAnswer,
     ContextRequest,
     ForgetAnswer,
@@ -97,6 +100,22 @@ _PROBLEMS: dict[int | str, str] = {
     504: "It took too long.",
 }
 
+_EVENT: dict[str, Any] = {
+    "type": "object",
+    "description": "an event of an answer that is streamed; its data is an AnswerDelta, CitedAnswer or ProblemDocument",
+    "properties": {
+        "event": {"enum": ["delta", "answer", "problem"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+    "examples": [{"event": "delta", "data": '{"text": "In the cellar", "restarts": false}'}],
+}
+_OF_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {EVENT_STREAM: {"schema": _EVENT}}},
+    501: {**_PROBLEM, "description": "The endpoint's model runs in builds alone."},
+    502: {**_PROBLEM, "description": "The model's server gave no answer that can be used."},
+}
+
 
 def _add_reading(router: APIRouter, service: Service) -> None:
     @router.post("/search", response_model=SearchAnswer)
@@ -108,6 +127,14 @@ def _add_reading(router: APIRouter, service: Service) -> None:
     async def context(asked: ContextRequest, caller: Who) -> Response:
         """Return a text for a prompt, under a budget of tokens, with citations."""
         return JSONResponse(await serve_reading.context(service, caller, asked))
+
+    @router.post("/answer", response_model=CitedAnswer, responses=_OF_ANSWERS)
+    async def answer(asked: AnswerRequest, caller: Who) -> Response:
+        """Answer a question, with the statements that the answer stands on, or say why not."""
+        if asked.stream:
+            events = await serve_answers.answer_events(service, caller, asked)
+            return StreamingResponse(events, media_type=EVENT_STREAM, headers={"Cache-Control": "no-store"})
+        return JSONResponse(await serve_answers.answer(service, caller, asked))
 
     @router.post("/memories/get", response_model=MemoryAnswer)
     async def get_memory(asked: MemoryRequest, caller: Who) -> Response:

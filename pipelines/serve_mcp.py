@@ -19,15 +19,17 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pipelines import serve_reading
+from pipelines import serve_answers, serve_reading
 from pipelines.serve_access import Caller
 from pipelines.serve_guard import caller_of
-from pipelines.serve_mcp_texts import context_text, memory_text, search_text, skills_text
+from pipelines.serve_mcp_texts import answer_text, context_text, memory_text, search_text, skills_text
 from pipelines.serve_models import (
+    CitedAnswer,
     ContextAnswer,
     ContextRequest,
     MemoryAnswer,
     MemoryRequest,
+    QuestionRequest,
     SearchAnswer,
     SearchRequest,
     SkillsAnswer,
@@ -102,6 +104,16 @@ TOOLS = (
         ContextAnswer,
         serve_reading.context,
         context_text,
+    ),
+    Tool(
+        "answer_question",
+        "Answer a question",
+        "Have a question answered from the memory by the endpoint itself, with the statements that the answer stands "
+        "on, or with the reason why there is none. For whoever wants the answer alone; `get_context` has the evidence.",
+        QuestionRequest,
+        CitedAnswer,
+        serve_answers.answer,
+        answer_text,
     ),
     Tool(
         "get_memory",

@@ -18,6 +18,18 @@ def context_text(content: Mapping[str, Any]) -> str:
     return _lines(*_doubts(content), content["text"], *(("", "Sources:", *sources) if sources else ()))
 
 
+def answer_text(content: Mapping[str, Any]) -> str:
+    """Return a `CitedAnswer` as text: the answer or why there is none, then the statements that it stands on."""
+    if content["outcome"] != "answered":
+        return f"There is no answer: {content['reason']['text']}"
+    said = "Said in the memory, word for word:" if content["engine"] == "extractive" else ""
+    sources = [
+        f"[{one['number']}] {one['day']} {one['text']} ({_ids('turn', one['turn_ids'])})"
+        for one in content["citations"]
+    ]
+    return _lines(*([said] if said else []), content["answer"], "", "Stands on:", *sources)
+
+
 def memory_text(content: Mapping[str, Any]) -> str:
     """Return a `MemoryAnswer` as text: what it says, the turns that it stands on, what it belongs to."""
     newer = content["superseded_by"]

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from hgmem_core.config import AnswerStyle
 from hgmem_core.graph import Level
 from hgmem_core.ids import check_namespace
 from hgmem_core.search import Filters
@@ -116,6 +117,31 @@ class ContextRequest(Asking):
     )
 
 
+class QuestionRequest(Asking):
+    """A question to be answered."""
+
+    model_config = _example(query="Where did Ana leave the red bicycle?", namespace="acme/ana", style="short")
+
+    tokens: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = Field(
+        default=None, description="how many tokens of statements the answer may stand on; else the endpoint's own"
+    )
+    style: AnswerStyle | None = Field(
+        default=None,
+        description="whole sentences (`full`), the bare thing that is asked for (`short`), or whole sentences after a "
+        "chain of thought (`steps`); without one, the endpoint's own",
+    )
+
+
+class AnswerRequest(QuestionRequest):
+    """A question to be answered, at once or as it comes."""
+
+    stream: bool = Field(
+        default=False,
+        description="answer with server-sent events: `delta` with a `text` to add, after `restarts` in the place of "
+        "all before it; at last `answer` with the whole, or `problem`",
+    )
+
+
 class Leg(BaseModel):
     """The rank and the score that one list gave."""
 
@@ -205,6 +231,50 @@ class ContextAnswer(BaseModel):
     reason: str | None
     abstention: AbstentionFields | None
     timings_ms: dict[str, float]
+
+
+class ReasonFields(BaseModel):
+    """Why there is no answer."""
+
+    code: Literal["no_evidence", "unanswerable", "model_failed"]
+    text: str
+
+
+class TokenFields(BaseModel):
+    """What the model was sent and wrote."""
+
+    prompt: int
+    completion: int
+
+
+class CitedAnswer(BaseModel):
+    """An answer with what it stands on, or why there is none."""
+
+    version: str
+    recipe: str
+    outcome: Literal["answered", "abstained", "failed"]
+    engine: Literal["llm", "extractive"] = Field(
+        description="`extractive`: the best statements word for word, for there is no model"
+    )
+    style: AnswerStyle
+    answer: str = Field(description="empty unless answered")
+    citations: list[Citation] = Field(description="statements that the model was given; at least one if answered")
+    reason: ReasonFields | None
+    refused_citations: list[int] = Field(description="numbers that the model cited and was not given")
+    reasoning: str | None = Field(description="the chain of thought of the style `steps`")
+    passes: int = Field(description="how often the model was asked")
+    tokens: TokenFields
+    context_tokens: int = Field(description="of all statements that were found for it")
+    left_out: int
+    abstention: AbstentionFields | None
+    timings_ms: dict[str, float]
+
+
+class AnswerDelta(BaseModel):
+    """A part of an answer's text as it comes."""
+
+    text: str
+    restarts: bool = Field(default=False, description="whether all before it counts no more")
 
 
 class SkillsRequest(BaseModel):

@@ -100,7 +100,7 @@ def app(arguments: Arguments) -> Application:
         ConfigError: It cannot be read, or says something that is not allowed.
     """
     config = with_whole_paths(_configured(arguments))
-    waiting = config.serve.threads + config.serve.queue + SPARE_REQUESTS
+    waiting = config.serve.threads + config.answer.concurrency + 2 * config.serve.queue + SPARE_REQUESTS
     deployment: Any = serve.deployment(
         name="Endpoint",
         max_ongoing_requests=waiting,
@@ -111,7 +111,7 @@ def app(arguments: Arguments) -> Application:
         ray_actor_options={"num_cpus": 1},
         health_check_period_s=10,
         health_check_timeout_s=30,
-        graceful_shutdown_timeout_s=config.serve.timeout_seconds + 5,
+        graceful_shutdown_timeout_s=config.serve.timeout_seconds + config.answer.timeout_seconds + 5,
     )(serve.ingress()(Endpoint))  # each replica makes the application itself, of what it opened
     bound: Application = deployment.bind(config.model_dump(mode="json"))
     return bound
