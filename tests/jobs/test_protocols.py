@@ -94,7 +94,7 @@ def server():
 
 def without_times(value):
     if isinstance(value, dict):
-        return {name: without_times(one) for name, one in value.items() if name not in ("seconds", "url")}
+        return {name: without_times(one) for name, one in value.items() if name not in ("seconds", "commit")}
     return [without_times(one) for one in value] if isinstance(value, list) else value
 
 
