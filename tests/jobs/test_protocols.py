@@ -71,7 +71,18 @@ def ask(job, folder, tmp_path):
     def run(url, protocol, *arguments, task="locomo", data=folder / "few.json"):
         out, answers = tmp_path / "r.json", tmp_path / "a.jsonl"
         model = (
-            ("--set", "llm.engine=http", "--set", "llm.model=scripted", "--set", f"llm.http.url={url}") if url else ()
+            (
+                "--set",
+                "llm.engine=http",
+                "--set",
+                "llm.model=scripted",
+                "--set",
+                f"llm.http.url={url}",
+                "--set",
+                "llm.stages=[]",
+            )
+            if url
+            else ()
         )
         code, _, err = job(
             evaluate, task, "--data", data, "--protocol", protocol, "--recipes", "bm25", "--context-tokens", "400",
