@@ -88,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     forget.add_argument("--turns", type=_count, default=20_000, metavar="N", help="of the synthetic log")
     forget.add_argument("--namespaces", type=_count, default=400, metavar="N", help="of the synthetic log")
     forget.add_argument("--canaries", type=_count, default=100, metavar="N", help="turns that are looked for")
+    forget.add_argument("--dimension", type=_count, default=384, metavar="N", help="floats of a vector")
     forget.add_argument("--buckets", type=_count, metavar="N", help="of the store; by the size of its log without")
     large = cases.add_parser(
         "large", help="one large namespace, vectors given: its index and its searches, in one thread"
@@ -222,7 +223,7 @@ def _forget(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str
         raise ConfigError(f"--namespaces: {arguments.namespaces} are more than the {arguments.turns} turns")
     log = SyntheticLog(arguments.turns, arguments.namespaces)
     config = parse_config("", [f"store.buckets={arguments.buckets or 0}"])
-    return benchmark_forget(config, log, arguments.canaries, arguments.repeats, folder, bars)
+    return benchmark_forget(config, log, arguments.canaries, arguments.dimension, arguments.repeats, folder, bars)
 
 
 def _large(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:

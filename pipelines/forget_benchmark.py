@@ -31,11 +31,9 @@ from pipelines.versions import manifest_path
 _MORE = 20
 """Turns that the namespace has in the second version alone."""
 
-_DIMENSION = 384
-
 
 def benchmark_forget(
-    config: Config, log: SyntheticLog, canaries: int, repeats: int, folder: Path, progress: Progress
+    config: Config, log: SyntheticLog, canaries: int, dimension: int, repeats: int, folder: Path, progress: Progress
 ) -> dict[str, Any]:
     """Measure the forgetting of a namespace of middling size in a store of two versions, vectors at no cost.
 
@@ -43,6 +41,7 @@ def benchmark_forget(
         config: How; its inputs and its store's root are not used.
         log: What the store holds.
         canaries: Turns that the namespace has besides, each with a text of its own that is looked for.
+        dimension: Floats of a vector; they are most of a large store.
         repeats: Of the rebuild of the bucket, and of forgetting, each on a copy of the store.
         folder: Where logs and stores are made.
         progress: Told of steps.
@@ -52,20 +51,21 @@ def benchmark_forget(
         files, and how long they took: before, after forgetting, and after the earlier version was removed.
     """
     progress.start("forget", 2 + 2 * repeats)
+    encoder = FreeEncoder(dimension)
     user = f"u{log.namespaces // 2:06d}"
     texts = write_canaries(folder / "canaries", user, canaries)
     base = folder / "base"
-    store = _build(config, base, log, folder, progress)
+    store = _build(config, encoder, base, log, folder, progress)
     before = _looked_for(store, texts)
     bucket = bucket_of(f"bench/{user}", store.buckets)
     rebuilt, forgotten, ratios = [], [], []
     for _ in range(repeats):
-        rebuilt.append(_rebuild_bucket(config, _copied(base, folder / "rebuilt"), bucket))
+        rebuilt.append(_rebuild_bucket(config, encoder, _copied(base, folder / "rebuilt"), bucket))
         progress.advance("forget", 1)
         copy = _copied(base, folder / "forgotten")
         began = time.perf_counter()
         forget(copy, Selection(f"bench/{user}"), NOW)
-        erase(_of(config, copy.root), FreeEncoder(_DIMENSION), NOW, Silent())
+        erase(_of(config, copy.root), encoder, NOW, Silent())
         forgotten.append(time.perf_counter() - began)
         ratios.append(forgotten[-1] / rebuilt[-1])
         progress.advance("forget", 1)
@@ -78,6 +78,7 @@ def benchmark_forget(
     return {
         "case": "forget",
         "encoder": "free",
+        "dimension": dimension,
         "turns": log.turns + canaries + _MORE,
         "namespaces": log.namespaces,
         "buckets": store.buckets,
@@ -120,14 +121,16 @@ def _of(config: Config, root: Path, *logs: Path) -> Config:
     return config.model_copy(update={"store": place, "inputs": inputs, "run": run})
 
 
-def _build(config: Config, base: Path, log: SyntheticLog, folder: Path, progress: Progress) -> Store:
+def _build(
+    config: Config, encoder: FreeEncoder, base: Path, log: SyntheticLog, folder: Path, progress: Progress
+) -> Store:
     """Build two versions: of the log and the canaries, and then of some more turns of the same namespace."""
     write_log(folder / "log", log)
     sizes = log.sizes()
     sizes[log.namespaces // 2] += _MORE
     write_more(folder / "more", log, sizes)
     for logs in ((folder / "log", folder / "canaries"), (folder / "log", folder / "canaries", folder / "more")):
-        done = rebuild(_of(config, base, *logs), FreeEncoder(_DIMENSION), NOW, Silent())
+        done = rebuild(_of(config, base, *logs), encoder, NOW, Silent())
         progress.advance("forget", 1)
     return done.store
 
@@ -146,7 +149,7 @@ def _copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _rebuild_bucket(config: Config, store: Store, bucket: int) -> float:
+def _rebuild_bucket(config: Config, encoder: FreeEncoder, store: Store, bucket: int) -> float:
     """Return how many seconds it takes to make every file of a bucket, once none of it is there."""
     for version in store.version_ids():
         store.remove(manifest_path(store, version).parent)
@@ -157,7 +160,7 @@ def _rebuild_bucket(config: Config, store: Store, bucket: int) -> float:
     with open_run("rebuild", _of(config, store.root), NOW, Silent()) as run:
         parts = imported_parts(store, read_imports(store), read_tombstones(store))
         began = time.perf_counter()
-        index_buckets(run, config, FreeEncoder(_DIMENSION), None, None, {bucket: parts[bucket]})
+        index_buckets(run, config, encoder, None, None, {bucket: parts[bucket]})
         return time.perf_counter() - began
 
 
