@@ -72,5 +72,5 @@ def test_the_endpoint_is_measured_beside_the_direct_call(local_ray, tmp_path):
 
     soak = result["soak"]
     assert soak["requests"] == 64 == soak["answers"] + soak["errors_in_flight"] + soak["other_errors"]
-    assert (soak["wrong_versions"], soak["other_errors"]) == (0, 0)
+    assert (soak["wrong_versions"], soak["other_errors"], soak["rollback_statuses"]) == (0, 0, [200])
     assert soak["memory_mib_after"] > soak["memory_mib_before"] / 2
