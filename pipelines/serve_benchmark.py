@@ -155,7 +155,7 @@ def endpoint(config: Config, replicas: int) -> Iterator[int]:
         serve.run(deployed(config, num_replicas=replicas), name=NAME, route_prefix="/")
         yield port
     finally:
-        serve.shutdown()
+        serve.shutdown()  # type: ignore[no-untyped-call]
         if is_mine:
             ray.shutdown()
 
