@@ -246,6 +246,8 @@ def _serve(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str,
     # Imported here because no other case needs FastAPI.
     from pipelines.serve_benchmark import Sizes, benchmark_serve
 
+    if arguments.facts < QUERIES:
+        raise ConfigError(f"--facts: {arguments.facts} are fewer than the {QUERIES} questions")
     store = StoreConfig(root=str(arguments.store or folder / "store"), buckets=1)
     config = parse_config("", arguments.overrides).model_copy(update={"store": store})
     sizes = Sizes(arguments.facts, QUERIES, arguments.requests, arguments.soak, arguments.replicas)

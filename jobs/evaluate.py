@@ -263,6 +263,7 @@ def _skills(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
 def _time(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
     return evaluate_times(arguments.data, config)
 
+
 _NO_GATE: Mapping[str, Any] = {"floors": (), "comparisons": ()}
 
 _SHORT = {f"recall@{k}": f"R@{k}" for k in (2, 5, 10, 20, 30)} | {"ndcg@10": "nDCG", "all@context": "context"}

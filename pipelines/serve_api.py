@@ -10,7 +10,6 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import HTTPBearer
 
-from hgmem_core.recipes import find_recipe
 from pipelines import serve_answers, serve_reading
 from pipelines.event_stream import EVENT_STREAM
 from pipelines.forget import forget as forget_selected
