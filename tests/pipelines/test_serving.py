@@ -87,17 +87,6 @@ def test_requests_that_are_given_up_hold_nobody_up(port):
 
 
 @pytest.mark.ray
-def test_addresses_of_requests_are_in_no_log(port):
-    import ray
-
-    assert ask(port, "/v1/canary-in-an-address")[0] == 404
-    logs = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs" / "serve"
-    written = {path.name: path.read_text(errors="replace") for path in logs.iterdir() if path.is_file()}
-    assert any(name.startswith("proxy") for name in written)
-    assert [name for name, text in written.items() if "canary-in-an-address" in text] == []
-
-
-@pytest.mark.ray
 def test_a_moved_pointer_reaches_the_replica_and_no_answer_in_between_is_wrong(port, root):
     store = Store.open(root)
     _, now = current_version(store)
