@@ -66,12 +66,12 @@ def _reader(name: str, format: str, path: str) -> Callable[[bytes], None]:
             assert str(file) in str(error)
             return
         importer = {**IMPORTERS, **TRAJECTORY_IMPORTERS}[format]
-        _check_results(rows, list(importer(iter(rows), config)))
+        check_results(rows, list(importer(iter(rows), config)))
 
     return read
 
 
-def _check_results(rows: list[LogRow], results: list[Message | Run | Dropped]) -> None:
+def check_results(rows: list[LogRow], results: list[Message | Run | Dropped]) -> None:
     """Fail unless every row has results, each says what it is for, and those that are kept become rows of tables."""
     told = [result.row_id for result in results]
     for row in rows:
@@ -100,7 +100,7 @@ def _read_slack_names(data: bytes) -> None:
         names = slack_names(value, [value])
         row = LogRow("day:1", SlackRow("harbour", names, {"type": "message", "user": "U1", "text": text_of(data)}))
         config = InputConfig(format="slack", paths=["log"], namespace="acme")
-        _check_results([row], list(read_slack([row], config)))
+        check_results([row], list(read_slack([row], config)))
 
 
 def _read_feedback(data: bytes) -> None:
