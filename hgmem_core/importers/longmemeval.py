@@ -64,6 +64,9 @@ def read_longmemeval(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Me
             yield refused(row.row_id, str(error))
             continue
         namespace = namespace_of(question_id)
+        if all(session == [] for session in sessions):
+            yield empty(row.row_id, namespace, "a question without turns")
+            continue
         for place, (session, date) in enumerate(zip(sessions, dates, strict=True)):
             where = f"{row.row_id}:haystack_sessions[{place}]"
             if not isinstance(session, list):

@@ -56,7 +56,7 @@ def _validate(model: type[BaseModel], data: bytes) -> None:
     except ValidationError:
         return
     if isinstance(found, ForgetRequest):
-        assert found.selection().namespace == found.namespace
+        assert found.selection.namespace == found.namespace
 
 
 def _read_tool_call(data: bytes) -> None:
