@@ -15,6 +15,11 @@ _PAST = re.compile(
     r"|came|saw|met|took|ran|built|wrote|found|left|gave|told|said|bought|felt|began)\b|\b(?:didn|wasn|weren)['’]t\b",
     re.IGNORECASE,
 )
+# What follows a past verb and may be still to come: tickets for a game, a wish to go.
+_OPEN = re.compile(
+    r" (?:for|about|that|until|till|before|after|to (?!(?:the|an?|my|our|his|her|their|this|(?-i:[A-Z])\w*)\b))",
+    re.IGNORECASE,
+)
 _FUTURE = re.compile(
     r"\b(?:will|shall|going to|gonna|won['’]t)\b|['’]ll\b|\b(?:see|meet|join) (?:you|us)\b", re.IGNORECASE
 )
@@ -40,8 +45,8 @@ def is_no_comparison(match: re.Match[str]) -> bool:
 
 
 def is_ahead(match: re.Match[str]) -> bool:
-    """Say whether `in two days` is when it will be, not how long it took, as in `I read it in two days`."""
-    return _PAST.search(_clause(match)) is None
+    """Say whether `in two days` is when it will be, not how long it took, as in `I finished it in two days`."""
+    return tense_of(match) >= 0
 
 
 def is_not_since(match: re.Match[str]) -> bool:
@@ -68,4 +73,6 @@ def goes_on(match: re.Match[str]) -> bool:
 def tense_of(match: re.Match[str]) -> int:
     """Return -1 where the sentence up to a match tells the past, 1 where the future, 0 where neither or both."""
     clause = _clause(match)
-    return (_FUTURE.search(clause) is not None) - (_PAST.search(clause) is not None)
+    past = _PAST.search(clause)
+    is_past = past is not None and _OPEN.search(clause, past.end()) is None
+    return (_FUTURE.search(clause) is not None) - is_past

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import regex
 
-from hgmem_core.dates_english import MONTHS
+from hgmem_core.english_words import MONTHS
 from hgmem_core.statements import Lexicon, Names, is_empty_word, is_name
 from hgmem_core.tokens import fold
 

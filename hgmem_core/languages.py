@@ -78,8 +78,8 @@ _SHORT = 2
 _FEWEST_AMBIGUOUS = 2
 """Different ones, written small, that tell something together."""
 
-# Articles and prepositions that lose their vowel and are written with the word that follows.
-_ELIDING = frozenset({"french", "italian", "catalan"})
+# Articles and prepositions are written with the word that follows, endings with the name before.
+_ELIDING = frozenset({"french", "italian", "turkish"})
 
 
 @lru_cache(maxsize=32)

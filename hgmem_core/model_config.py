@@ -53,8 +53,8 @@ class EncoderConfig(Section):
     """What makes the vectors."""
 
     name: EncoderName = "minilm"
-    """`minilm`, `static` and `multilingual` are packaged; the others run the `model` that is named: here, at an OpenAI-compatible
-    server, or on vLLM in actors on Ray."""
+    """`minilm`, `static` and `multilingual` are packaged; the others run the `model` that is named: here, at an
+    OpenAI-compatible server, or on vLLM in actors on Ray."""
     model: str = ""
     """Name or folder, as for whoever runs it."""
     dimension: Annotated[int, Field(ge=0, le=65_536)] = 0

@@ -41,10 +41,7 @@ def visited_paths(relations: Relations, before: Ints, rows: Rows) -> Paths:
 
 
 def _turn_steps(relations: Relations, path: list[int]) -> tuple[Step, ...]:
-    return tuple(
-        Step("turn", source, _kind_to(relations, source, [target]))
-        for source, target in pairwise(path)
-    )
+    return tuple(Step("turn", source, _kind_to(relations, source, [target])) for source, target in pairwise(path))
 
 
 def _kind_to(relations: Relations, source: int, targets: Iterable[int]) -> RelationKind:

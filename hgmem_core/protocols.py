@@ -140,8 +140,8 @@ _PROTOCOLS = (
         rules={
             "temporal-reasoning": "Rule: a number of days, weeks or months may be off by one.",
             "knowledge-update": "Rule: an outdated answer may stand beside the latest one.",
-            "single-session-preference": "Rule: the right answer describes what a good one respects; one that uses what "
-            "the person told of herself in this way is correct, even if not all of it.",
+            "single-session-preference": "Rule: the right answer describes what a good one respects; one that uses "
+            "what the person told of herself in this way is correct, even if not all of it.",
         },
     ),
     Protocol(

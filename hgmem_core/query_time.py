@@ -30,7 +30,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from hgmem_core.dates import find_times
-from hgmem_core.dates_english import MONTHS
+from hgmem_core.english_words import MONTHS
 from hgmem_core.holidays import CHINESE, ENGLISH, JAPANESE
 
 Side = Literal["before", "after", "during"]

@@ -24,7 +24,12 @@ ADDRESS = re.compile(r"\b(?:you|your|yours|u)\b|[你您]", re.IGNORECASE)
 
 QUESTION_MARKS = frozenset(ASKING)
 
-_SENTENCE_END = re.compile(rf"(?<=[.!?…])\s+(?![.!?…\s])|(?<=[{WIDE_STOPS}])(?![{WIDE_STOPS}」』”’）»])|\s*\n\s*")
+_CLOSING = "」』”’）»"
+_SENTENCE_END = re.compile(
+    rf"(?<=[.!?…])\s+(?![.!?…\s])"
+    rf"|(?:(?<=[{WIDE_STOPS}])|(?<=[{WIDE_STOPS}][{_CLOSING}]))(?![{WIDE_STOPS}{_CLOSING}])"
+    r"|\s*\n\s*"
+)
 
 
 @dataclass(frozen=True, slots=True)

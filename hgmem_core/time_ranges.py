@@ -6,7 +6,7 @@ from datetime import datetime
 
 from hgmem_core import spans
 from hgmem_core.dates_chinese import SIGNED_DAY, SIGNED_MONTH, chinese_number
-from hgmem_core.dates_english import FULL_MONTH, MONTHS
+from hgmem_core.english_words import FULL_MONTH, MONTHS
 from hgmem_core.spans import Span
 from hgmem_core.time_rules import TimeRule
 
@@ -113,8 +113,6 @@ def _range(match: re.Match[str], now: datetime) -> Span:
 
 
 RULES = (
-    TimeRule(
-        (" to ", " and ", "-", "–", "—", " until ", " till ", " through ", " thru "), _ENGLISH, _range, _names_dates
-    ),
-    TimeRule(("到", "至", "から", "-", "~", "～", "〜", "–", "—"), _SIGNED, _range, _names_dates),
+    TimeRule((*(name for name in MONTHS if len(name) == 3), "19", "20"), _ENGLISH, _range, _names_dates),
+    TimeRule(("年", "月"), _SIGNED, _range, _names_dates),
 )

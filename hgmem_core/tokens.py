@@ -67,6 +67,8 @@ _GRAPHEME = regex.compile(r"\X")
 _JOINT = re.compile(r"[._@]+")
 _HUMP = regex.compile(r"(?<=\p{Ll})(?=\p{Lu})|(?<=\p{N})(?=\p{Lu}\p{Ll})|(?<=\p{Lu})(?=\p{Lu}\p{Ll}{2})", regex.V1)
 _MOST_HUMPS = 8
+_CONTRACTED = frozenset("s t d m ll re ve".split())
+"""What stands behind the apostrophe of an English word that is one with it."""
 _THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}(?:\.[0-9]+)?")
 _DECIMAL_COMMA = re.compile(r"([0-9]+),([0-9]{1,2})")
 _ONE_DOT = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -158,8 +160,10 @@ def _terms_in(language: str) -> _Terms:
         elif parts != [match]:
             whole = _stem(word.replace("_", ""), latin)
             return (whole, *chain.from_iterable(word_terms(part) for part in parts))
-        if is_eliding and "'" in word:
-            return tuple(_stem(part, latin) for part in word.split("'") if part not in stop)
+        before, mark, after = word.rpartition("'")
+        if mark and after not in _CONTRACTED:
+            parts = [part for part in [*before.split("'"), after] if len(part) > 1 and part not in stop]
+            return (*(() if is_eliding else (_stem(word, latin),)), *(_stem(part, latin) for part in parts))
         return () if word in stop else (_stem(word, latin),)
 
     def expand(match: str) -> tuple[str, ...]:

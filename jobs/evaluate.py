@@ -165,13 +165,15 @@ def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
         raise ConfigError("--seeds: goes with --cv, and is at least 1")
     if arguments.tune and (not arguments.cv or arguments.version or config.encoder.tuned):
         raise ConfigError("--tune: goes with --cv, and with neither --version nor encoder.tuned")
+    if arguments.tune and arguments.task == own_questions.NAME:
+        raise ConfigError("--tune: makes a store of a benchmark's logs; your own questions have none")
     if arguments.cv and (arguments.baseline or arguments.context_tokens):
         raise ConfigError("--cv: takes neither --baseline nor --context-tokens; recipes are compared with the first")
     if arguments.cv and config.rerank.engine != "none":
         raise ConfigError("--cv: compares recipes as they are; leave rerank.engine out")
     encoder = open_encoder(config.encoder)
     reranking = open_reranker(config.rerank)
-    with Bars() as bars:
+    with Bars() as bars, opened_models(config, protocol) if protocol else nullcontext() as asked:
         task, version = _asked(arguments, config, encoder, bars)
         if arguments.cv:
             # Imported here, since training brings in torch and scikit-learn, which nothing else of this job needs.
@@ -188,17 +190,16 @@ def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
         earlier = open_version(version.store, arguments.not_worse_than) if arguments.not_worse_than else None
         models = stored_for(config.retrieve.models, version)
         tokens = arguments.context_tokens
-        with opened_models(config, protocol) if protocol else nullcontext() as asked:
-            result = evaluate_task(
-                task, version, config, encoder, recipes, bars, arguments.baseline, tokens, reranking, models, earlier
-            )
-            if protocol and asked:
-                answered, rows = evaluate_answers(
-                    task, version, config, encoder, recipes, protocol, asked, bars,
-                    arguments.style, tokens, reranking, models,
-                )  # fmt: skip
-                result |= {**answered, "warnings": [*result["warnings"], *answered["warnings"]]}
-                _write_answers(arguments.answers, rows)
+        result = evaluate_task(
+            task, version, config, encoder, recipes, bars, arguments.baseline, tokens, reranking, models, earlier
+        )
+        if protocol and asked:
+            answered, rows = evaluate_answers(
+                task, version, config, encoder, recipes, protocol, asked, bars,
+                arguments.style, tokens, reranking, models,
+            )  # fmt: skip
+            result |= {**answered, "warnings": [*result["warnings"], *answered["warnings"]]}
+            _write_answers(arguments.answers, rows)
     return gated(result, floors, task.learned_from) if floors or earlier else result
 
 
@@ -261,6 +262,7 @@ def _skills(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 def _time(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
     return evaluate_times(arguments.data, config)
+
 
 _NO_GATE: Mapping[str, Any] = {"floors": (), "comparisons": ()}
 

@@ -262,7 +262,7 @@ def serve_table() -> str:
         lines.append(f"| {name[:3]} | {direct[name]:.1f} | {one[name]:.1f} | {many[name]:.1f} |")
     for part in ("proxy", "replicas", "controller"):
         lines.append(f"| CPU a request: {part} | | {cpu[part]:.1f} | {busy[part]:.1f} |")
-    lines.append(f"| CPU a request | {cpu['direct']:.1f} | {cpu['direct'] + cpu['added']:.1f} | |")
+    lines.append(f"| CPU a request: proxy, replicas | {cpu['direct']:.1f} | {cpu['direct'] + cpu['added']:.1f} | |")
     facts = {
         "answers a second, all clients": f"{many['a_second']:.1f}: {many['ratio']:.2f} of two direct processes",
         "errors of either": one["errors"] + many["errors"],

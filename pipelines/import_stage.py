@@ -50,7 +50,7 @@ from pipelines.spill import RowKind, Spill, spilled
 from pipelines.store import Output, Store
 from pipelines.tombstone_files import number_of_tombstones
 
-IMPORT_REVISION = 3
+IMPORT_REVISION = 4
 """Raised when an equal file and equal settings give other messages or runs."""
 
 CHUNK_ROWS: Mapping[RowKind, int] = MappingProxyType({"messages": 4_096, "runs": 64})

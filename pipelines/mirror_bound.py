@@ -70,11 +70,12 @@ def trim(root: Path, most_bytes: int) -> None:
         kept = set(_served_files(root))
         found = list(_bounded_files(root))
         total = sum(about.st_size for about, _ in found)
-        since = time.time() - _RECENT_SECONDS
+        now = time.time()
         for about, path in sorted(found, key=lambda one: (one[0].st_atime_ns, one[1])):
-            if total <= most_bytes or about.st_atime > since:
+            if total <= most_bytes:
                 return
-            if path not in kept:
+            is_recent = now - _RECENT_SECONDS < about.st_atime <= now  # the clock may have jumped back since
+            if not is_recent and path not in kept:
                 path.unlink(missing_ok=True)
                 total -= about.st_size
 

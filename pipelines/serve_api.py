@@ -10,7 +10,6 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import HTTPBearer
 
-from hgmem_core.recipes import find_recipe
 from pipelines import serve_answers, serve_reading
 from pipelines.event_stream import EVENT_STREAM
 from pipelines.forget import forget as forget_selected
@@ -278,6 +277,7 @@ def _add_open(app: FastAPI, service: Service) -> None:
 def _version(service: Service) -> Response:
     served, refused = service.versions.current, service.versions.refused
     told = None if refused is None else refused.version or "unknown"
-    usual = find_recipe(service.config.retrieve.recipe, served.version.default_recipe).name
+    usual = service.config.retrieve.recipe
+    usual = served.version.default_recipe if usual == "default" else usual
     about = {"version": served.version.id, "pointer": served.pointer, "refused": told}
     return JSONResponse({**about, "default_recipe": usual, "recipes": served.retriever.recipes()})

@@ -1,6 +1,7 @@
 """What the endpoint costs beside the retriever called directly, and what becomes of requests while versions change."""
 
 import logging
+import os
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +41,9 @@ SWAP_SECONDS = 5.0
 
 _PARTS = {"proxy": "ray::ProxyActor", "replicas": f"ray::ServeReplica:{NAME}:", "controller": "ray::ServeController"}
 """What the processes of Serve call themselves."""
+
+_SETTINGS = ("RAY_SERVE_", "RAY_worker_niceness")
+"""What variables of the environment begin with that Serve goes by."""
 
 _MIB = 1 << 20
 
@@ -96,6 +100,7 @@ def benchmark_serve(config: Config, sizes: Sizes, progress: Progress) -> dict[st
             "encoder": config.encoder.name,
             "replicas": sizes.replicas,
             "threads": config.serve.threads,
+            "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SETTINGS)},
             "questions": len(load),
             "ready_seconds": round(ready, 1),
             **_one_at_a_time(load, processes[0], sizes.requests),
@@ -150,7 +155,7 @@ def endpoint(config: Config, replicas: int) -> Iterator[int]:
         serve.run(deployed(config, num_replicas=replicas), name=NAME, route_prefix="/")
         yield port
     finally:
-        serve.shutdown()
+        serve.shutdown()  # type: ignore[no-untyped-call]
         if is_mine:
             ray.shutdown()
 

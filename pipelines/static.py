@@ -70,7 +70,7 @@ class StaticEncoder:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(words, add_special_tokens=False)]
 
     def understands(self, tokens: Sequence[int]) -> bool:
-        """Say whether a text says something to the model: signs have vectors of their own, and those of Chinese are words."""
+        """Say whether a text says something to the model: most signs of any script have a vector."""
         return True
 
     def encode_batch(self, pieces: Sequence[Sequence[int]]) -> Vectors:

@@ -220,7 +220,7 @@ def point_to(store: Store, version: str, published_at: datetime | None = None) -
         history = pointers(store)
         if version in removed_versions(pointer for _, pointer in history):
             raise VersionError(
-                f"{store} has no version {version!r} any more: it is being removed; `list` has the others"
+                f"{store} has no version {version!r} any more: it was removed, or is about to be; `list` has the others"
             )
         open_version(store, version)
         chosen = Pointer(version=version, rollback=True, published_at=published_at)

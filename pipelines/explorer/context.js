@@ -1,8 +1,9 @@
 // The text that a prompt would be given, and what each of its statements stands on.
 
 import { element, facts } from "./elements.js";
+import { link } from "./hits.js";
 
-export function contextView(context, select) {
+export function contextView(context, names, select) {
   if (!context.text) return [element("p", { class: "note" }, "There is nothing to put into a prompt.")];
   return [
     element("dl", { class: "facts" }, facts([
@@ -13,7 +14,6 @@ export function contextView(context, select) {
     element("pre", { tabindex: 0, "aria-label": "Context" }, context.text),
     element("h4", {}, "Citations"),
     element("ol", { class: "citations" }, context.citations.map((one) =>
-      element("li", { value: one.number }, `${one.day} `, one.turn_ids.map((id) =>
-        element("button", { type: "button", class: "step", title: id, click: () => select(id) }, id.slice(0, 8)))))),
+      element("li", { value: one.number }, `${one.day} `, one.turn_ids.map((id) => link(id, names, select))))),
   ];
 }

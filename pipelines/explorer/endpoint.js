@@ -11,7 +11,7 @@ export function hasKey() {
   return key !== "";
 }
 
-// Why a request was not answered; `errors` are the fields at fault, as problem documents (RFC 9457) of the endpoint say.
+// Why a request was not answered; `errors` are the fields at fault, as the endpoint's problem documents (RFC 9457) say.
 export class Problem extends Error {
   constructor(status, title, detail, errors = []) {
     super(detail);

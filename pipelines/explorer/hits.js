@@ -3,12 +3,9 @@
 import { element } from "./elements.js";
 import { minute, score, time } from "./format.js";
 
-const LEVEL_NAMES = { turn: "turn", fact: "fact", episode: "episode", topic: "topic" };
-
 // Returns the list of the turns of an answer to a search.
-export function hitList(answer, select) {
+export function hitList(answer, names, select) {
   const best = bestOfLegs(answer.hits);
-  const names = namesOf(answer);
   return element("ol", { class: "hits" }, answer.hits.map((hit) => hitItem(hit, best, names, select)));
 }
 
@@ -21,7 +18,7 @@ function hitItem(hit, best, names, select) {
       { class: "head" },
       element("span", { class: "rank" }, `${hit.rank}`),
       time(hit.said_at),
-      element("strong", {}, hit.speaker ?? hit.role ?? "nobody named"),
+      element("strong", {}, hit.speaker ?? hit.role ?? "speaker unknown"),
       element("span", { class: "score", title: "score" }, score(hit.score)),
     ),
     textButton(hit.turn_id, hit.text, select),
@@ -35,6 +32,12 @@ function hitItem(hit, best, names, select) {
 // A text that leads to its memory.
 export function textButton(id, text, select) {
   return element("button", { type: "button", class: "text", "data-select": id, click: () => select(id) }, text);
+}
+
+// A short name that leads to its memory; of one that the answer does not tell of, the beginning of its id.
+export function link(id, names, select) {
+  const shown = names.get(id) ?? id.slice(0, 8);
+  return element("button", { type: "button", class: "step", title: id, click: () => select(id) }, shown);
 }
 
 // Where in the log a turn is.
@@ -67,21 +70,22 @@ function legs(hit, best) {
   }));
 }
 
-// Names under which the steps of ways are shown: the rank of a hit, else the text.
-function namesOf(answer) {
-  const around = answer.hypergraph.map((node) => [node.id, `${LEVEL_NAMES[node.level]} “${shortened(node.text)}”`]);
-  return new Map([...around, ...answer.hits.map((hit) => [hit.turn_id, `hit ${hit.rank}`])]);
+// By id, what the memories that an answer tells of are called where there is no room for their texts.
+export function namesOf(answer) {
+  const nodes = [...answer.nodes, ...answer.hypergraph];
+  const named = nodes.map((node) => [node.id, `${node.level} “${shortened(node.title || node.text)}”`]);
+  return new Map([...named, ...answer.hits.map((hit) => [hit.turn_id, `hit ${hit.rank}`])]);
 }
 
-function shortened(text) {
-  return text.length > 48 ? `${text.slice(0, 47)}…` : text;
+export function shortened(text) {
+  return text.length > 40 ? `${text.slice(0, 39)}…` : text;
 }
 
 function way(hit, names, select) {
   if (!hit.path.length) return null;
   const steps = hit.path.map((step) => [
     names.has(step.id)
-      ? element("button", { type: "button", class: "step", click: () => select(step.id) }, names.get(step.id))
+      ? link(step.id, names, select)
       : element("span", { class: "note" }, `a ${step.level} outside of the filters`),
     element("span", { class: `relation ${step.relation}` }, `${step.relation} →`),
   ]);

@@ -7,6 +7,7 @@ const { ascending, linkHorizontal, mean, path, select: pick } = globalThis.d3;
 
 const LEVELS = ["topic", "episode", "fact", "turn"];
 const TITLES = { topic: "Topics", episode: "Episodes", fact: "Facts", turn: "Turns" };
+const MOST_HITS = 20; // the endpoint tells what is around so many
 const BULGE = 36; // pixels, of an arrow between two nodes of a column
 
 // Draws the graph into a place and returns what marks a node, and all that is tied to it, as the one that is looked at.
@@ -44,8 +45,8 @@ export function drawHypergraph(place, answer, select) {
 }
 
 function nodesOf(answer) {
-  const hits = answer.hits.map((hit) => ({ id: hit.turn_id, level: "turn", label: hit.text, rank: hit.rank, size: 0 }));
-  const nodes = new Map(hits.map((hit) => [hit.id, hit]));
+  const nodes = new Map(answer.hits.slice(0, MOST_HITS).map((hit) =>
+    [hit.turn_id, { id: hit.turn_id, level: "turn", label: hit.text, rank: hit.rank, size: 0 }]));
   for (const one of answer.hypergraph) {
     if (!nodes.has(one.id)) {
       nodes.set(one.id, { id: one.id, level: one.level, label: one.title || one.text, rank: null, size: one.size });

@@ -4,7 +4,7 @@ import { contextView } from "./context.js";
 import { byId, element, facts } from "./elements.js";
 import { Problem, ask, hasKey, useKey } from "./endpoint.js";
 import { count, day } from "./format.js";
-import { hitList, nodeList } from "./hits.js";
+import { hitList, namesOf, nodeList } from "./hits.js";
 import { drawHypergraph } from "./hypergraph.js";
 import { memoryView } from "./memory.js";
 import { tabs } from "./tabs.js";
@@ -26,7 +26,9 @@ const keyDialog = byId("key");
 const levels = tabs(byId("levels"), "Levels", LEVELS);
 const details = tabs(byId("detail-tabs"), "Details", [["memory", "Memory"], ["context", "Context"]]);
 let asking = new AbortController(); // a new question ends the one before
-let shown = null; // the namespace and the version that what is on the page is of
+let looking = new AbortController(); // a new choice ends the one before
+let shown = { namespace: "", names: new Map() }; // what is on the page
+let version = null;
 let marks = []; // of each drawing, what marks a memory as the one that is looked at
 
 // ---- what is asked
@@ -49,6 +51,7 @@ function askedOf(form) {
 
 async function askAll() {
   asking.abort();
+  looking.abort();
   asking = new AbortController();
   const { signal } = asking;
   const form = new FormData(question);
@@ -92,20 +95,28 @@ function fail(error) {
   if (!(error instanceof Problem)) throw error;
   byId("status").replaceChildren();
   byId("found").hidden = true;
-  byId("empty").hidden = true;
-  byId("problem").replaceChildren(
-    element("strong", {}, error.status ? `${error.title} (${error.status})` : error.title),
-    element("p", {}, error.message),
-    element("ul", {}, error.errors.map((fault) => element("li", {}, element("code", {}, fault.field), ` ${fault.message}`))),
+  byId("problem").replaceChildren(problemView(error));
+  if (error.status === 401) {
+    openKey(hasKey() ? "The endpoint does not take this key." : "This endpoint asks for a key.");
+  }
+}
+
+function problemView(problem) {
+  const { status, title, message, errors } = problem;
+  return element(
+    "div",
+    { class: "problem" },
+    element("strong", {}, status ? `${title} (${status})` : title),
+    element("p", {}, message),
+    element("ul", {}, errors.map((fault) => element("li", {}, element("code", {}, fault.field), ` ${fault.message}`))),
   );
-  if (error.status === 401) openKey(hasKey() ? "The endpoint does not take this key." : "This endpoint asks for a key.");
 }
 
 function show(namespace, answer, stats, context, milliseconds) {
-  shown = { namespace, version: answer.version };
+  shown = { namespace, names: namesOf(answer) };
   tell("");
   byId("empty").hidden = true;
-  byId("found").hidden = false;
+  byId("found").hidden = answer.reason === "unknown_namespace"; // there is nothing around nothing
   const spent = Object.entries(answer.timings_ms).map(([stage, each]) => `${stage} ${each.toFixed(1)}`).join(", ");
   byId("status").replaceChildren(
     element("strong", {}, answer.hits.length ? count(answer.hits.length, "hit") : "No hit"),
@@ -124,27 +135,31 @@ function show(namespace, answer, stats, context, milliseconds) {
     drawTimeline(byId("strip"), stats, answer.hits, select),
     drawHypergraph(byId("hypergraph"), answer, select),
   ];
-  const isWalked = answer.hits.some((hit) => hit.path.length);
-  byId("kinds").replaceChildren(...(isWalked ? KINDS.map((kind) => element("span", { class: `relation ${kind}` }, kind)) : []));
-  details.panels.context.replaceChildren(...contextView(context, select));
+  const kinds = answer.hits.some((hit) => hit.path.length) ? KINDS : [];
+  byId("kinds").replaceChildren(...kinds.map((kind) => element("span", { class: `relation ${kind}` }, kind)));
+  details.panels.context.replaceChildren(...contextView(context, shown.names, select));
   details.panels.memory.replaceChildren(element("p", { class: "note" }, "Choose a hit or a node to see all of it."));
-  tellVersion({ version: answer.version });
+  if (answer.version !== version) start(); // another one is served by now
   if (answer.hits.length) showMemory(answer.hits[0].turn_id);
 }
 
 function turnList(answer) {
-  return answer.hits.length ? hitList(answer, select) : element("p", { class: "note" }, REASONS[answer.reason] ?? answer.reason);
+  if (answer.hits.length) return hitList(answer, shown.names, select);
+  return element("p", { class: "note" }, REASONS[answer.reason] ?? answer.reason);
 }
 
 // What speaks against the hits, or why there are none.
 function notices(answer) {
   const { abstention, reason } = answer;
-  return [
-    reason ? element("span", { class: "notice" }, REASONS[reason] ?? reason) : null,
-    abstention?.abstains ? element("span", { class: "notice" }, `Better not answered: ${abstention.reason?.text ?? "the memory does not seem to hold it"}.`) : null,
-    abstention ? element("span", { class: "note" }, ` held with probability ${abstention.probability.toFixed(2)}`) : null,
-    answer.reranked ? element("span", { class: "note" }, " reranked") : null,
-  ].filter(Boolean);
+  const told = [];
+  if (reason) told.push(["notice", REASONS[reason] ?? reason]);
+  if (abstention?.abstains) {
+    const why = abstention.reason?.text ?? "the memory does not seem to hold it";
+    told.push(["notice", `Better not answered: ${why}.`]);
+  }
+  if (abstention) told.push(["note", ` held with probability ${abstention.probability.toFixed(2)}`]);
+  if (answer.reranked) told.push(["note", " reranked"]);
+  return told.map(([kind, text]) => element("span", { class: kind }, text));
 }
 
 function countsOf(stats) {
@@ -164,41 +179,42 @@ async function select(id) {
 async function showMemory(id) {
   for (const mark of marks) mark(id);
   for (const one of document.querySelectorAll("[data-id]")) one.classList.toggle("selected", one.dataset.id === id);
-  const { namespace } = shown;
+  looking.abort();
+  looking = new AbortController();
+  const { namespace, names } = shown;
   try {
-    const memory = await ask("memories/get", { id, namespace }, asking.signal);
-    details.panels.memory.replaceChildren(...memoryView(memory, select));
-    details.show("memory");
+    const memory = await ask("memories/get", { id, namespace }, looking.signal);
+    details.panels.memory.replaceChildren(...memoryView(memory, names, select));
   } catch (error) {
-    fail(error);
+    if (error.name === "AbortError") return;
+    if (!(error instanceof Problem)) throw error;
+    details.panels.memory.replaceChildren(problemView(error));
   }
+  details.show("memory");
 }
 
 // ---- version and key
 
-function tellVersion(about) {
-  const { version, pointer, refused } = about;
-  if (pointer !== undefined) byId("about").dataset.pointer = pointer;
-  byId("about").replaceChildren(...facts([
-    ["version", version],
-    ["pointer", byId("about").dataset.pointer ?? null],
-    ["cannot be served", refused ?? null],
-  ]));
-}
-
 async function start() {
   try {
     const about = await ask("version");
-    tellVersion(about);
-    const options = about.recipes.map((name) => element("option", { value: name }, name));
-    const usual = element("option", { value: "" }, `default (${about.default_recipe})`);
-    question.elements.recipe.replaceChildren(usual, ...options);
-    tell("");
+    version = about.version;
+    byId("about").replaceChildren(...facts([
+      ["version", version],
+      ["pointer", about.pointer],
+      ["cannot be served", about.refused],
+    ]));
+    offer(about.recipes, about.default_recipe);
   } catch (error) {
     fail(error);
-    byId("empty").hidden = false;
   }
-  byId("key-open").classList.toggle("set", hasKey());
+}
+
+// Offers the recipes of a version; the one that was chosen stays so, if it is among them.
+function offer(recipes, usual) {
+  const chosen = question.elements.recipe.value;
+  const options = recipes.map((name) => element("option", { value: name, selected: name === chosen }, name));
+  question.elements.recipe.replaceChildren(element("option", { value: "" }, `default (${usual})`), ...options);
 }
 
 function openKey(told) {
@@ -210,6 +226,8 @@ function changeKey(text) {
   useKey(text);
   keyDialog.querySelector("form").reset();
   keyDialog.close();
+  byId("key-open").replaceChildren(hasKey() ? "Key in use" : "Key");
+  tell("");
   start();
 }
 

@@ -1,12 +1,13 @@
 // One memory: what it says, the turns that it stands on, and the hyperedges that it belongs to or is.
 
 import { element, facts } from "./elements.js";
-import { sourceOf, span, textButton } from "./hits.js";
+import { link, shortened, sourceOf, span, textButton } from "./hits.js";
 import { time } from "./format.js";
 
 const MOST_MEMBERS = 12;
 
-export function memoryView(memory, select) {
+export function memoryView(memory, answerNames, select) {
+  const names = new Map([...memory.sources.map((source) => [source.turn_id, shortened(source.text)]), ...answerNames]);
   return [
     element("h3", {}, element("span", { class: `level ${memory.level}` }, memory.level), memory.title ?? ""),
     element("p", { class: "whole" }, memory.text),
@@ -15,11 +16,13 @@ export function memoryView(memory, select) {
       ["id", memory.id],
       ["namespace", memory.namespace],
     ])),
-    memory.superseded_by ? element("p", { class: "warning" }, "Superseded by ", link(memory.superseded_by, select)) : null,
+    memory.superseded_by
+      ? element("p", { class: "warning" }, "Superseded by ", link(memory.superseded_by, names, select))
+      : null,
     element("h4", {}, memory.level === "turn" ? "Source" : `Sources (${memory.sources.length})`),
     element("ol", { class: "sources" }, memory.sources.map((source) => sourceItem(source, memory, select))),
     memory.hyperedges.length ? element("h4", {}, "Hyperedges") : null,
-    element("ul", { class: "edges" }, memory.hyperedges.map((edge) => edgeItem(edge, memory, select))),
+    element("ul", { class: "edges" }, memory.hyperedges.map((edge) => edgeItem(edge, memory, names, select))),
   ].filter(Boolean);
 }
 
@@ -31,21 +34,17 @@ function sourceItem(source, memory, select) {
   return element("li", {}, said, text, where);
 }
 
-function edgeItem(edge, memory, select) {
-  const name = edge.id === memory.id ? "this " : "";
+function edgeItem(edge, memory, names, select) {
+  const isThis = edge.id === memory.id;
   const some = edge.members.slice(0, MOST_MEMBERS);
   const more = edge.members.length - some.length;
   return element(
     "li",
     {},
-    element("span", { class: `level ${edge.kind}` }, `${name}${edge.kind}`),
-    edge.id === memory.id ? null : link(edge.id, select, edge.title),
-    element("span", { class: "note" }, ` ${edge.members.length} members: `),
-    some.map((id) => link(id, select)),
+    element("span", { class: `level ${edge.kind}` }, isThis ? `this ${edge.kind}` : edge.kind),
+    isThis ? null : link(edge.id, names, select),
+    element("span", { class: "note" }, `holds ${edge.members.length}: `),
+    some.map((id) => link(id, names, select)),
     more ? element("span", { class: "note" }, ` and ${more} more`) : null,
   );
-}
-
-function link(id, select, title) {
-  return element("button", { type: "button", class: "step", title: id, click: () => select(id) }, title || id.slice(0, 8));
 }

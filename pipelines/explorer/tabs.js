@@ -2,8 +2,8 @@
 
 import { element } from "./elements.js";
 
-// Fills a tab list with `[name, label]` pairs and puts a panel for each after it. Returns the panels by name, what shows
-// one, and what changes a label.
+// Fills a tab list with `[name, label]` pairs and puts a panel for each after it. Returns the panels by name, what
+// shows one, and what changes a label.
 export function tabs(list, title, pairs) {
   const panels = {};
   const buttons = {};

@@ -23,7 +23,8 @@ export function drawTimeline(place, stats, hits, select) {
   let marked = null;
   const mark = (id) => {
     marked = id;
-    pick(strip).selectAll(".marks g").classed("selected", (hit) => hit.turn_id === marked);
+    const every = pick(strip).selectAll(".marks g").classed("selected", (hit) => hit.turn_id === marked);
+    every.filter(".selected").raise(); // above others of the same day
   };
   const watch = new ResizeObserver(() => {
     if (!strip.isConnected) return watch.disconnect(); // another question was asked since

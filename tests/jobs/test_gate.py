@@ -1,6 +1,7 @@
 """One's own questions, and gates on what they find: in evaluations and in rebuilds."""
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime
 
@@ -9,12 +10,14 @@ import pytest
 
 import pipelines.rebuild
 from hgmem_core.config import parse_config
-from jobs import evaluate, rebuild, versions
+from jobs import evaluate, forget, rebuild, versions
+from jobs.readme import ROOT
 from pipelines.encoders import open_encoder
 from pipelines.progress import Silent
 from pipelines.store import Store
 from pipelines.versions import open_version
 from tests.jobs.test_evaluate import SCHEMA
+from tests.jobs.test_readme import run
 
 CHATS = [
     ("alice", "s1", "m1", "I moved to Lisbon last week."),
@@ -269,3 +272,48 @@ def test_a_gate_that_asks_nothing_is_refused(unbuilt, at_least, message):
     code, _, err = unbuilt.rebuild()
     assert code == 2
     assert message in err
+
+
+def test_what_is_forgotten_is_erased_whatever_the_gate_says(memory):
+    first = memory.current()
+    assert memory.job(forget, memory.config, "--namespace", "acme/bob", "--contains", "plumber")[0] == 0
+    memory.gates(["recall@10=100"])
+    write_lines(memory.questions, [{**QUESTIONS[2], "query": "Zzz?"}])
+    code, result, err = memory.rebuild()
+    assert code == 1, err
+    assert result["erased"] == 1
+    assert memory.current() == first
+    write_lines(memory.questions, [{**QUESTIONS[2], "turns": ["m2"]}])
+    assert "the version has no turn of any question" in memory.ask()[2]
+
+
+README_LIKE = [
+    {"user": user, "session": "s1", "id": number, "text": text}
+    for user, number, text in [
+        ("alice", "m1", "I live in Lisbon now."),
+        ("alice", "m2", "How is the new flat?"),
+        ("bob", "m3", "Peanuts are fine with me."),
+        ("bob", "m4", "I am allergic to walnuts."),
+    ]
+]
+
+
+def test_the_documented_commands_run(unbuilt, monkeypatch):
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    [gate] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    monkeypatch.chdir(unbuilt.folder)
+    write_lines(unbuilt.folder / "chats.jsonl", README_LIKE)
+    assert unbuilt.rebuild()[0] == 0
+    for block in blocks:
+        done = run(block, unbuilt.folder)
+        assert done.returncode == 0, done.stderr
+    asked = json.loads((unbuilt.folder / "r.json").read_text())
+    assert [row["n"] for row in asked["results"] if row["recipe"] == "bm25"] == [2, 1]
+    with unbuilt.config.open("a", encoding="utf-8") as file:
+        file.write(gate)
+    write_lines(unbuilt.folder / "chats2.jsonl", [{**README_LIKE[1], "id": "m5", "text": "The kitchen is tiny."}])
+    code, result, err = unbuilt.rebuild()
+    assert code == 0, err
+    assert unbuilt.current() == result["version"]

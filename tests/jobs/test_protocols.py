@@ -11,12 +11,13 @@ from tests.pipelines.scripted_judge import answers_and_marks
 from tests.pipelines.scripted_server import ScriptedServer
 
 QUESTIONS = 200
+FEW = 20
 THINGS = ("kettle", "violin", "lemon tree", "parrot", "canoe", "telescope", "quilt", "bicycle", "accordion", "lantern")
 PLACES = ("Odessa", "Bergen", "Graz", "Lisbon", "Hanoi", "Quito", "Malmo", "Turin", "Cork", "Perth")
 
 
-def locomo(samples=4):
-    """A file in LoCoMo's shape with `QUESTIONS` questions; of each five one is of every category."""
+def locomo(questions=QUESTIONS, samples=4):
+    """A file in LoCoMo's shape; of each five questions one is of every category."""
     found = []
     for sample in range(samples):
         sessions = {
@@ -31,8 +32,8 @@ def locomo(samples=4):
             for number in range(5)
         }
         dates = {f"{name}_date_time": f"1:56 pm on {place + 1} May, 2023" for place, name in enumerate(sessions)}
-        questions = []
-        for number in range(QUESTIONS // samples):
+        asked = []
+        for number in range(questions // samples):
             turn, session, category = number % 10, number // 10, number % 5 + 1
             thing, place = THINGS[turn], PLACES[(turn + sample) % 10]
             question = {
@@ -44,16 +45,17 @@ def locomo(samples=4):
                 question |= {"question": f"Why does Zoe {session} dislike opera {turn}?", "adversarial_answer": place}
             else:
                 question["answer"] = f"{place}; it is far" if category == 3 else place
-            questions.append(question)
-        found.append({"sample_id": f"conv-{sample}", "conversation": {**dates, **sessions}, "qa": questions})
+            asked.append(question)
+        found.append({"sample_id": f"conv-{sample}", "conversation": {**dates, **sessions}, "qa": asked})
     return found
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The data, and the store of the first evaluation, which the others read."""
+    """The data, and the stores of the first evaluations, which the others read."""
     folder = tmp_path_factory.mktemp("protocols")
     (folder / "locomo.json").write_text(json.dumps(locomo()))
+    (folder / "few.json").write_text(json.dumps(locomo(FEW, samples=1)))
     return folder
 
 
@@ -66,10 +68,21 @@ def cache(monkeypatch, folder):
 def ask(job, folder, tmp_path):
     """Evaluates under a protocol; gives the exit code, the result, the rows by question and the errors."""
 
-    def run(url, protocol, *arguments, task="locomo", data=folder / "locomo.json"):
+    def run(url, protocol, *arguments, task="locomo", data=folder / "few.json"):
         out, answers = tmp_path / "r.json", tmp_path / "a.jsonl"
         model = (
-            ("--set", "llm.engine=http", "--set", "llm.model=scripted", "--set", f"llm.http.url={url}") if url else ()
+            (
+                "--set",
+                "llm.engine=http",
+                "--set",
+                "llm.model=scripted",
+                "--set",
+                f"llm.http.url={url}",
+                "--set",
+                "llm.stages=[]",
+            )
+            if url
+            else ()
         )
         code, _, err = job(
             evaluate, task, "--data", data, "--protocol", protocol, "--recipes", "bm25", "--context-tokens", "400",
@@ -92,7 +105,7 @@ def server():
 
 def without_times(value):
     if isinstance(value, dict):
-        return {name: without_times(one) for name, one in value.items() if name not in ("seconds", "url")}
+        return {name: without_times(one) for name, one in value.items() if name not in ("seconds", "commit")}
     return [without_times(one) for one in value] if isinstance(value, list) else value
 
 
@@ -103,11 +116,12 @@ def add_up(result):
 
 
 @pytest.mark.parametrize(("protocol", "asked"), [("hypermem", 160), ("hage", 200), ("locomo-f1", 200)])
-def test_two_runs_over_200_questions_say_the_same_and_every_question_counts(ask, server, protocol, asked):
+def test_two_runs_over_200_questions_say_the_same_and_every_question_counts(ask, server, folder, protocol, asked):
     server.script = answers_and_marks(unanswered=0.1, unmarked=0.1)
-    code, first, rows, err = ask(server.url, protocol)
+    data = folder / "locomo.json"
+    code, first, rows, err = ask(server.url, protocol, data=data)
     assert code == 0, err
-    _, second, again, _ = ask(server.url, protocol)
+    _, second, again, _ = ask(server.url, protocol, data=data)
     assert without_times(first) == without_times(second)
     assert without_times(rows) == without_times(again)
     whole = first["answers"]["results"][0]
@@ -127,7 +141,7 @@ def test_hypermem_leaves_category_5_out_and_judges_three_times(ask, server):
     assert {len(row["judgements"]) for row in rows if row["outcome"] == "answered"} == {3}
     bodies = [one.body for one in server.log_of("/v1/chat/completions")]
     kinds = [body["response_format"]["json_schema"]["name"] for body in bodies]
-    assert kinds.count("ReasonedReply") == 160
+    assert kinds.count("ReasonedReply") == FEW * 4 // 5
     assert kinds.count("Verdict") == 3 * sum(row["outcome"] == "answered" for row in rows)
     assert {body["temperature"] for body in bodies} == {0.0}
     assert result["answers"]["style"] == "steps"
@@ -162,12 +176,12 @@ def test_another_model_may_judge(ask, server):
 
 
 def test_labels_reach_no_request_for_an_answer(ask, server, folder, tmp_path):
-    samples = locomo()
+    samples = locomo(FEW, samples=1)
     for sample in samples:
         for question in sample["qa"]:
             question["answer"] = "SECRETLABEL"
     data = tmp_path / "labelled.json"
-    data.write_text(json.dumps(samples[:1]))
+    data.write_text(json.dumps(samples))
     ask(server.url, "hage", data=data)
     told = {"CitedReply": "", "Grade": ""}
     for one in server.log_of("/v1/chat/completions"):
@@ -182,7 +196,10 @@ def test_words_are_counted_without_any_model_and_said_to_be_statements(ask):
     assert code == 0, err
     assert {row["engine"] for row in rows} == {"extractive"}
     assert result["prompts_sha256"] is None
-    assert "bm25: 200 of 200 questions are answered with statements word for word, not by a model" in result["warnings"]
+    assert (
+        f"bm25: {FEW} of {FEW} questions are answered with statements word for word, not by a model"
+        in result["warnings"]
+    )
     assert 0 < result["answers"]["results"][0]["f1"] < 100
 
 

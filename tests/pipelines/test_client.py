@@ -10,7 +10,8 @@ from tests.pipelines.endpoint import client_of, key_for, serve_config
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 
 BUSY = httpx2.Response(429, headers={"Retry-After": "3"}, content=b"")
-VERSION = {"version": "0123456789abcdef", "pointer": 1, "refused": None}
+RECIPES = {"default_recipe": "hypergraph", "recipes": ["hypergraph"]}
+VERSION = {"version": "0123456789abcdef", "pointer": 1, "refused": None, **RECIPES}
 
 
 @pytest.fixture(scope="module")

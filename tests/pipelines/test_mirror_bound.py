@@ -62,6 +62,9 @@ def test_what_was_used_longest_ago_goes_first_until_it_is_enough(tmp_path):
     assert (tmp_path / "store.json").exists()
     trim(tmp_path, 100)
     assert [path.exists() for path in paths] == [True, False, False, False]  # used just now
+    age(paths[:1], -HOUR)
+    trim(tmp_path, 100)
+    assert not paths[0].exists()  # the clock jumped back since
 
 
 def test_a_query_on_a_full_mirror_makes_room_and_what_went_is_fetched_again(store):

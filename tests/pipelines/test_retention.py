@@ -256,7 +256,7 @@ def test_a_version_whose_removal_was_cut_short_is_told_so_and_cannot_be_chosen(s
 
     with suppress(Killed):
         interrupted(monkeypatch, store, 1, kill)
-    with pytest.raises(VersionError, match=f"no version '{first}' any more: it is being removed"):
+    with pytest.raises(VersionError, match=f"no version '{first}' any more: it was removed, or is about to be"):
         point_to(store, first)
     assert [bool(one.fault) for one in history(store)] == [True, True, True, False]
     assert prune(store, 99, NOW).kept == (last,)

@@ -54,10 +54,10 @@ def test_the_endpoint_is_measured_beside_the_direct_call(local_ray, tmp_path):
 
     serve = {"refresh_seconds": 0.1, "timeout_seconds": 60}
     config = config_from({"store": {"root": str(tmp_path / "store")}, "serve": serve})
-    result = benchmark_serve(config, Sizes(facts=100, questions=3, requests=24, soak=64, replicas=2), Silent())
+    result = benchmark_serve(config, Sizes(facts=200, questions=3, requests=24, soak=64, replicas=2), Silent())
 
     assert result["mismatches"] == []
-    assert (result["turns"], result["questions"], result["replicas"]) == (20, 3, 2)
+    assert (result["turns"], result["questions"], result["replicas"]) == (40, 3, 2)
     for part in ("one_at_a_time", "many_at_a_time"):
         measured = result[part]
         assert (measured["requests"], measured["errors"]) == (24, 0)
@@ -72,5 +72,5 @@ def test_the_endpoint_is_measured_beside_the_direct_call(local_ray, tmp_path):
 
     soak = result["soak"]
     assert soak["requests"] == 64 == soak["answers"] + soak["errors_in_flight"] + soak["other_errors"]
-    assert (soak["wrong_versions"], soak["other_errors"]) == (0, 0)
+    assert (soak["wrong_versions"], soak["other_errors"], soak["rollback_statuses"]) == (0, 0, [200])
     assert soak["memory_mib_after"] > soak["memory_mib_before"] / 2

@@ -120,7 +120,7 @@ def test_a_broken_version_is_refused_while_the_old_one_serves_until_it_is_mended
         assert client.get("/v1/readyz").status_code == 200
         assert "hgmem_version_refused 1.0" in client.get("/metrics").text
         path.write_bytes(good)
-        assert client.post("/v1/version/reload").json() == {
+        assert client.post("/v1/version/reload").json() == told | {
             "version": new,
             "pointer": told["pointer"] + 1,
             "refused": None,
