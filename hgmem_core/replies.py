@@ -245,7 +245,8 @@ def _ending(
     begun = [name for name in value if name in _item_types(answer_type) and isinstance(value[name], list)]
     after = f", after item {len(value[begun[-1]])} of {begun[-1]}" if begun and value[begun[-1]] else ""
     if found.state == "broken":
-        return "bad_json", f"the JSON is not well formed{after}, near {_quote(text[found.end :][:_LONGEST_QUOTE])}"
+        near = _quote(text[found.end :][:_LONGEST_QUOTE])  # which escapes may make six times as long
+        return "bad_json", f"the JSON is not well formed{after}, near {near}"[:_LONGEST_FAULT]
     if len(text) - len(text.rstrip()) >= _ENDLESS_BLANKS:
         return "blanks", f"the answer ran on in blanks{after}"
     return "truncated", f"the answer ended too early{after}"

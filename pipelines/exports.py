@@ -109,7 +109,7 @@ def _archive(path: str, file: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _archive_rows(archive: zipfile.ZipFile, path: str, base: str, format: str) -> Iterator[LogRow]:
-    members = {one.filename: one for one in archive.infolist() if not one.is_dir()}
+    members = {one.filename: one for one in archive.infolist() if not one.filename.endswith("/")}
     found = sorted(name for name in members if EXPORTS[format].search(name) and not name.startswith("__MACOSX/"))
     if not found:
         raise LogFileError(f"{path}: this archive is no export of {format}: no file in it holds messages")

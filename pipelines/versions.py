@@ -139,6 +139,17 @@ class _Manifest(_Indexes):
     topics: int
 
 
+class _Served(_Manifest):
+    """What whoever asks a version has to read in its manifest besides."""
+
+    encoder: Mapping[str, Any]
+    tuned_encoder: Mapping[str, Any] | None
+    index: Mapping[str, Any]
+    propagation: float
+    default_recipe: str
+    published_with: Mapping[str, str] = {}
+
+
 def read_manifest(store: Store, version: str) -> dict[str, Any] | None:
     """Return the manifest of a version, whether or not this software can serve it.
 
@@ -204,7 +215,6 @@ def point_to(store: Store, version: str, published_at: datetime | None = None) -
     Raises:
         VersionError: The store has no such version, it cannot be opened, or it is being removed.
     """
-    chosen = Pointer(version=version, rollback=True, published_at=published_at)
     while True:
         # Who removes versions says so by the next number first: if that is ours, none removes this one any more.
         history = pointers(store)
@@ -213,6 +223,7 @@ def point_to(store: Store, version: str, published_at: datetime | None = None) -
                 f"{store} has no version {version!r} any more: it was removed, or is about to be; `list` has the others"
             )
         open_version(store, version)
+        chosen = Pointer(version=version, rollback=True, published_at=published_at)
         number = history[-1][0] + 1 if history else 1
         if store.claim("current", number, chosen.content()):
             return number
@@ -368,6 +379,10 @@ def _checked_manifest(path: Path, version: str) -> Mapping[str, Any]:
     if other:
         ours = {name: _SOFTWARE[name] for name in other}
         raise VersionError(f"version {version} has {other}, this software reads {ours}: rebuild the store")
+    try:
+        _Served.model_validate(manifest)
+    except ValidationError as error:
+        raise VersionError(f"{path} is damaged: {_NOT_SERVED.format(version)}") from error
     made = manifest.get("skills", {}).get("index_revision", SKILL_INDEX_REVISION)
     if made != SKILL_INDEX_REVISION:
         raise VersionError(

@@ -1,9 +1,19 @@
+from itertools import product
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hgmem_core.ids import bucket_of, check_namespace, content_id, namespace_digests
+from hgmem_core.ids import (
+    anonymous_turn_id,
+    bucket_of,
+    check_namespace,
+    content_id,
+    namespace_digests,
+    part_id,
+    turn_id,
+)
 from hgmem_core.schemas import FACT, QUERY, TURN, embedding_schema
 
 
@@ -13,6 +23,22 @@ def test_ids_depend_on_where_parts_begin(parts):
     assert content_id(*parts) != content_id(*parts, None)
     if len(parts) > 1 and isinstance(parts[0], str) and isinstance(parts[1], str):
         assert content_id(*parts) != content_id(parts[0] + parts[1], *parts[2:])
+
+
+def test_what_differs_has_another_id_whatever_stands_between_its_parts():
+    # Signs that could be taken for where a part begins, and one letter in two forms.
+    texts = ["".join(signs) for size in range(3) for signs in product("s1:/\u00e9\u0301e", repeat=size)]
+    parts = [*texts, None, 0, 1, 11]
+    every = [*((part,) for part in parts), *product(parts, repeat=2), *product(parts[:8], repeat=3)]
+    assert len({content_id(*one) for one in every}) == len(every)
+
+
+@given(st.lists(st.tuples(*[st.sampled_from(["a", "a/b", "b", "", "a|b", "\u00e9", "e\u0301"])] * 3), unique=True))
+def test_no_two_messages_share_an_id(keys):
+    assert len({turn_id(*key) for key in keys}) == len(keys)
+    assert len({anonymous_turn_id(*key[:2], 0, None, key[2]) for key in keys}) == len(keys)
+    assert not {turn_id(*key) for key in keys} & {anonymous_turn_id(*key[:2], 0, None, key[2]) for key in keys}
+    assert len({part_id(turn_id(*key), part) for key in keys for part in range(3)}) == 3 * len(keys)
 
 
 def test_known_ids_do_not_move():

@@ -1,6 +1,8 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hgmem_core.query_time import MOST_TIMES, query_time
 
@@ -201,3 +203,28 @@ def test_the_ends_of_the_calendar_are_no_trouble(year):
     edge = datetime(year, 6, 1, tzinfo=UTC)
     for text in ("last year", "next year", "in June", "in December", "since the winter", "two weeks before 1 May"):
         query_time(f"What did Ana do {text}?", edge, (edge, edge))
+
+
+WORDS = (
+    "before after until since by between and from to in on the last two next week weeks month June May 8 2023"
+    " summer Christmas Friday move trip while , ? When did Ana 之前 之后 去年 夏天 6月 2023年 到 搬家 期间 三 天 前"
+    " recently 29 February"
+).split()
+TIMES = st.none() | st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=st.just(UTC))
+
+
+@given(
+    st.lists(st.sampled_from(WORDS), max_size=14),
+    st.sampled_from(["", " "]),
+    TIMES,
+    st.none() | st.tuples(TIMES.filter(bool), TIMES.filter(bool)).map(sorted).map(tuple),
+)
+def test_any_question_has_an_interval_that_is_not_empty_and_places_inside_of_it(words, blank, today, log):
+    text = blank.join(words)
+    found = query_time(text, today, log)
+    begin, end = found.bounds
+    assert begin is None or end is None or begin < end
+    assert all(0 <= start < stop <= len(text) for start, stop in found.times)
+    assert (found.event is None) == (found.side is None) == (found.event_place is None)
+    if found.event_place is not None:
+        assert found.event and found.event in text[slice(*found.event_place)]

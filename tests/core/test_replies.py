@@ -612,6 +612,7 @@ def is_consistent(reading):
 @given(ANY_TEXT, ANY_TEXT | st.none(), st.sampled_from(["stop", "length"]), st.sampled_from([Items, Topic, Intent]))
 @example("[" * 200_000, "{" * 200_000, "length", Items)
 @example('{"a":' * 200_000, '[{"statement":' * 100_000, "length", Items)
+@example('{"facts":[' + "\0" * 80, None, "stop", Items)
 @example('{"facts":' + "[" * 100_000 + "]" * 100_000 + "}", None, "stop", Items)
 @example('{"facts":[' + "9" * 100_000 + "]}", None, "stop", Items)
 def test_no_text_is_an_error(text, reasoning, finish_reason, answer_type):

@@ -1,5 +1,7 @@
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hgmem_core.schemas import (
     QREL,
@@ -51,6 +53,45 @@ def test_a_number_that_does_not_fit_is_refused_rather_than_wrapped():
     columns = {"namespace": ["n"], "query_id": ["q"], "turn_id": ["t"], "relevance": [2**40]}
     with pytest.raises(SchemaError, match=r"QREL\.relevance"):
         conform(pa.table(columns), QREL)
+
+
+TYPES = {
+    pa.large_string(): [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())],
+    pa.int32(): [pa.int8(), pa.int32(), pa.int64(), pa.uint16(), pa.float64()],
+}
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["a", "a/b"]), st.text(max_size=3), st.text(max_size=3), st.integers(0, 100)),
+    unique_by=lambda row: row[:3],
+    max_size=6,
+)
+
+
+@given(ROWS, st.data())
+def test_columns_in_any_order_and_of_any_fitting_type_make_one_table(rows, data):
+    columns = list(zip(QREL.arrow, zip(*rows, strict=True) if rows else [()] * 4, strict=True))
+    wanted = pa.table({field.name: pa.array(values, field.type) for field, values in columns})
+    order = data.draw(st.permutations(range(len(rows))))
+    given_columns = {
+        field.name: pa.array(
+            [values[place] for place in order], data.draw(st.sampled_from(TYPES.get(field.type, [field.type])))
+        )
+        for field, values in data.draw(st.permutations(columns))
+    }
+    table = conform(pa.table(given_columns), QREL)
+    assert table.schema.equals(QREL.arrow, check_metadata=True)
+    assert table.to_pylist() == sorted(wanted.to_pylist(), key=lambda row: [row[name].encode() for name in QREL.key])
+    assert conform(table, QREL).equals(table)
+
+
+@given(st.sampled_from(QREL.arrow.names), st.sampled_from(["missing", "null", "type"]), st.text(min_size=1, max_size=3))
+def test_whatever_does_not_fit_names_its_column(name, fault, extra):
+    columns = {"namespace": ["n"], "query_id": ["q"], "turn_id": ["t"], "relevance": [1]}
+    wrong = {"missing": None, "null": [None], "type": [[b"\xff"]]}[fault]
+    columns = {key: wrong if key == name else value for key, value in columns.items() if key != name or wrong}
+    with pytest.raises(SchemaError, match=f"QREL.*{name}"):
+        conform(pa.table(columns), QREL)
+    with pytest.raises(SchemaError, match="unknown columns"):
+        conform(pa.table({**columns, name: ["n"], f"{extra}?": [1]}), QREL)
 
 
 def test_keys_start_with_the_namespace_and_vectors_have_a_fixed_size():

@@ -141,6 +141,25 @@ def test_folding_twice_changes_nothing_more_and_terms_survive_it(text):
     assert set(tokenize(fold(text))) <= set(tokenize(text))
 
 
+FULL_WIDTH = {sign: sign + 0xFEE0 for sign in range(0x21, 0x7F)}
+MIXED = st.text(st.sampled_from("abzAB129._@'+#-:,/$ é\u0301ЯшΣ北京ｱか한글ก้٣"), max_size=20)
+
+
+@given(MIXED, MIXED)
+def test_the_terms_of_texts_beside_each_other_are_those_of_each(one, other):
+    assert tokenize(f"{one} {other}") == [*tokenize(one), *tokenize(other)]
+
+
+@given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=20))
+def test_full_width_signs_are_those_of_ascii(text):
+    assert tokenize(text.translate(FULL_WIDTH)) == tokenize(text)
+
+
+@given(st.text(st.sampled_from("abz129 éяшσ北か"), max_size=20))
+def test_capitals_do_not_matter_where_they_make_no_parts(text):
+    assert tokenize(text.upper()) == tokenize(text)
+
+
 @given(st.text(alphabet=st.characters(codec="ascii")))
 def test_the_fast_way_for_ascii_equals_the_general_one(text):
     # One letter beyond ASCII, apart from the text, sends the whole of it through the general grammar.

@@ -2,8 +2,10 @@ from datetime import timedelta
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hgmem_core.ids import part_id
+from hgmem_core.ids import part_id, turn_id
 from hgmem_core.schemas import TOMBSTONE, TRAJECTORY
 from hgmem_core.tombstones import Tombstones
 from hgmem_core.turns import merge_imports
@@ -163,3 +165,52 @@ def test_without_tombstones_a_table_is_returned_as_it_is():
     found, mask = tombstones().kept_messages(table)
     assert found is table
     assert mask.all()
+
+
+KEYS = st.sampled_from(
+    [("namespace", ""), ("session", "s1"), ("session", "s2"), ("turn", turn_id("acme/ana", "s1", "a")), ("turn", "x")]
+)
+FORGOTTEN = st.lists(st.tuples(KEYS, st.integers(0, 12)), max_size=6)
+
+
+def forgetting(rows):
+    return [tombstone(*key, deleted=deleted) for key, deleted in rows]
+
+
+TURNS, MESSAGES = turns_of(*SAID), imported(*SAID)
+
+
+def shown_and_hidden(found):
+    """The ids of what an import keeps of the messages, and of the turns that an index hides."""
+    mask = found.hidden_turns("acme/ana", *(TURNS.column(name) for name in ("turn_id", "session_id", "said_at")))
+    shown = found.kept_messages(MESSAGES)[0].column("message_id").to_pylist()
+    return set(shown), set(TURNS.column("turn_id").filter(pa.array(mask)).to_pylist())
+
+
+def state(*rows):
+    """All that can be told of some tombstones."""
+    found = tombstones(*rows)
+    return *shown_and_hidden(found), found.namespaces, found.digest_of("acme/ana")
+
+
+@given(FORGOTTEN.flatmap(lambda rows: st.tuples(st.just(rows), st.permutations(rows))))
+def test_the_order_in_which_things_are_forgotten_does_not_matter(orders):
+    one, other = orders
+    assert state(*forgetting(one)) == state(*forgetting(other))
+
+
+@given(FORGOTTEN, st.tuples(KEYS, st.integers(0, 12)), st.integers(0, 20))
+def test_what_is_forgotten_and_restored_is_as_before(rows, more, restored):
+    key, deleted = more
+    earlier = [row for row in rows if row[0] != key]
+    undone = [tombstone(*key, deleted=deleted), tombstone(*key, deleted=deleted, restored=restored)]
+    assert state(*forgetting(earlier), *undone) == state(*forgetting(earlier))
+
+
+@given(FORGOTTEN, st.tuples(KEYS, st.integers(0, 12)))
+def test_forgetting_more_brings_nothing_back_and_an_import_keeps_what_an_index_shows(rows, more):
+    less, found = tombstones(*forgetting(rows)), tombstones(*forgetting([*rows, more]))
+    (_, before), (shown, after) = shown_and_hidden(less), shown_and_hidden(found)
+    assert before <= after
+    assert not found.lift(less)
+    assert shown.isdisjoint(after) and shown | after == set(TURNS.column("turn_id").to_pylist())

@@ -167,6 +167,13 @@ def test_what_is_no_archive_of_an_export_is_refused(tmp_path, content, reason):
         import_only(config_of(tmp_path, "claude", path))
 
 
+def test_a_file_without_a_name_in_an_archive_is_passed_over(tmp_path):
+    path = archive(tmp_path / "export.zip", EXPORTS / "chatgpt")
+    with zipfile.ZipFile(path, "a") as more:
+        more.writestr(zipfile.ZipInfo("\0"), "{}")
+    assert import_only(config_of(tmp_path, "chatgpt", path)).turns > 0
+
+
 def test_a_damaged_archive_is_refused_whole(tmp_path):
     path = archive(tmp_path / "export.zip", EXPORTS / "chatgpt")
     body = bytearray(path.read_bytes())

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hgmem_core.schemas import SchemaError
-from pipelines.files import StoreError
+from pipelines.files import StoreError, seal
 from pipelines.store import Store
 from pipelines.tombstone_files import Tombstone, add_tombstones, number_of_tombstones, read_tombstones
 from tests.pipelines.logs import NOW
@@ -64,4 +64,12 @@ def test_a_damaged_file_is_refused_by_name(store, damage):
         other = json.dumps({"tombstones": []})
         path.write_text({"altered": content.replace("ana", "amy"), "emptied": "", "another": other}[damage])
     with pytest.raises(StoreError, match=r"000001\.json is missing or damaged"):
+        read_tombstones(store)
+
+
+@pytest.mark.parametrize("name", ["namespace", "id", "scope", "deleted_at"])
+def test_a_whole_file_that_holds_no_tombstones_is_refused_by_name(store, name):
+    row = {**named("acme/ana")[0].model_dump(mode="json"), name: "\ud800"}
+    store.append_numbered("tombstones", seal({"tombstones": [row]}))
+    with pytest.raises(StoreError, match=r"000001\.json holds something else than tombstones"):
         read_tombstones(store)

@@ -271,6 +271,20 @@ def test_a_version_is_named_by_what_decides_its_answers(store, name, value):
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("buckets", {"0": None}), ("buckets", []), ("skills", []), ("skills", {"buckets": {"0": 7}}), ("encoder", None),
+        ("index", None), ("default_recipe", {}), ("published_with", [1]), ("propagation", "much"),
+    ],
+)  # fmt: skip
+def test_a_manifest_that_is_whole_but_of_another_shape_is_refused_by_name(store, name, value):
+    content = json.loads(manifest_of(store).read_bytes())
+    manifest_of(store).write_text(json.dumps(seal({**content, name: value})))
+    with pytest.raises(VersionError, match=r"manifest\.json is damaged.*rebuild"):
+        open_version(store)
+
+
+@pytest.mark.parametrize(
     ("name", "value"), [("index", {"language": "klingon"}), ("index", {}), ("default_recipe", "oracle")]
 )
 def test_a_version_with_what_this_software_does_not_know_is_refused(store, name, value):

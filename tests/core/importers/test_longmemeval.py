@@ -65,6 +65,12 @@ def test_a_question_that_cannot_be_read_is_one_refusal(question, reason):
     assert [type(one) for one in rest[:3]] == [Message] * 3
 
 
+@pytest.mark.parametrize("sessions", [[], [[], []]])
+def test_a_question_without_turns_has_an_outcome(sessions):
+    (only,) = read(changed(haystack_sessions=sessions, haystack_dates=["2023/05/20 (Sat) 02:21"] * len(sessions)))
+    assert (only.outcome, only.reason) == ("empty", "a question without turns")
+
+
 def test_bad_sessions_and_turns_are_refused_and_their_neighbours_stay():
     sessions = ["no list", [{"role": "user", "content": 5}, "text", {"role": "user", "content": "It rained."}], [{}]]
     results = read(changed(haystack_sessions=sessions))
