@@ -345,6 +345,8 @@ class ServeConfig(Section):
     """When to."""
     timeout_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 10.0
     """For a request, its waiting included."""
+    version_timeout_seconds: Annotated[float, Field(gt=0.0, le=86_400.0)] = 600.0
+    """For a request to roll back or to reload, which has all files of a version verified."""
     batch: Annotated[int, Field(ge=1, le=1_024)] = 8
     """Questions that are encoded together, if so many wait."""
     refresh_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 2.0
