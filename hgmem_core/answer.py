@@ -15,11 +15,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr
 
 from hgmem_core.abstention import Abstention
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import AnswerStyle
 from hgmem_core.context import UNDATED, Context, Statement
 from hgmem_core.fitting import one_line
 from hgmem_core.passes import Settled, Terms, Trouble, ask, request_of
 from hgmem_core.prompts import Prompt, load_prompt, quoted
+from hgmem_core.run_config import AnswerStyle
 from hgmem_core.summarise import shorten
 
 PROMPTS: MappingProxyType[AnswerStyle, Prompt] = MappingProxyType(

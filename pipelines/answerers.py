@@ -53,17 +53,21 @@ class Told:
         }
 
 
-def check_answering(llm: LlmConfig) -> None:
+def check_answering(llm: LlmConfig, section: str = "llm") -> None:
     """Refuse an engine that cannot answer while somebody waits.
+
+    Args:
+        llm: The settings of a model.
+        section: Of the configuration that they stand in.
 
     Raises:
         ConfigError: It is vLLM's, which runs in builds alone.
     """
     if llm.engine == "vllm":
         raise ConfigError(
-            "llm.engine=vllm runs a model as actors on Ray, in builds alone: no question can wait for that. Serve the "
-            "model and set llm.engine=http with llm.http.url, or set llm.engine=none for the best statements as they "
-            "are"
+            f"{section}.engine=vllm runs a model as actors on Ray, in builds alone: no question can wait for that. "
+            f"Serve the model and set {section}.engine=http with {section}.http.url, or set {section}.engine=none for "
+            + ("the best statements as they are" if section == "llm" else "the model of llm")
         )
 
 
