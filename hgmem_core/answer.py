@@ -9,17 +9,17 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeGuard
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr
 
 from hgmem_core.abstention import Abstention
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import AnswerStyle
 from hgmem_core.context import UNDATED, Context, Statement
 from hgmem_core.fitting import one_line
 from hgmem_core.passes import Settled, Terms, Trouble, ask, request_of
 from hgmem_core.prompts import Prompt, load_prompt, quoted
+from hgmem_core.run_config import AnswerStyle
 from hgmem_core.summarise import shorten
 
 PROMPTS: MappingProxyType[AnswerStyle, Prompt] = MappingProxyType(
@@ -38,19 +38,28 @@ _ANSWER_TOKENS = MappingProxyType({"full": 80, "short": 30, "steps": 240})
 _MOST_EXTRACTED = 3
 """Statements of an extractive answer."""
 
-_NUMBER = re.compile(r"\[?\s*(\d{1,9})\s*\]?")
-_CITED = re.compile(r"\s*[\[【](\d{1,9}(?:\s*[,;]\s*\d{1,9})*)[\]】]")
+_MOST_DIGITS = 15
+"""Of a number that is repeated; one that is longer is as wrong without its end."""
+_MOST_REFUSED = 100
+"""Numbers that are named as refused."""
+_NUMBER = re.compile(r"\[?\s*(\d{1,15})\s*\]?")
+_CITED = re.compile(r"\s*[\[【](\d+(?:\s*[,;]\s*\d+)*)[\]】]")
 _CITED_IN_PART = re.compile(r"\s*(?:[\[【][\d,;\s]*)?$")
 
 Outcome = Literal["answered", "abstained", "failed"]
 ReasonCode = Literal["no_evidence", "unanswerable", "model_failed"]
 
 
+def is_number(value: object) -> TypeGuard[int]:
+    """Say whether a value of a reply can be the number of a statement, given or not."""
+    return type(value) is int and abs(value) < 10**_MOST_DIGITS
+
+
 def _numbers(value: object) -> object:
     """Read numbers of statements as models write them; what is none is left out."""
     found = []
     for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, int) and not isinstance(one, bool):
+        if is_number(one):
             found.append(one)
         elif isinstance(one, str) and (number := _NUMBER.fullmatch(one.strip())):
             found.append(int(number[1]))
@@ -251,7 +260,7 @@ class _Question:
         text, cited = _without_citations(answer.answer)
         cited = list(dict.fromkeys([*answer.citations, *cited]))
         given = [number for number in cited if number in self.shown]
-        refused = tuple(number for number in cited if number not in self.shown)
+        refused = tuple(number for number in cited if number not in self.shown)[:_MOST_REFUSED]
         missing = one_line(answer.missing, _MISSING_CHARS)
         if not text or (missing and not given):
             checked = answer.model_copy(update={"answer": "", "citations": [], "missing": missing})
@@ -288,17 +297,20 @@ def shown_statements(context: Context, numbers: Collection[int]) -> str:
 def _without_citations(text: str) -> tuple[str, list[int]]:
     """Return an answer's text on one line without numbers in brackets, and those."""
     line = one_line(text, _ANSWER_CHARS)
-    numbers = [int(number) for found in _CITED.findall(line) for number in re.findall(r"\d+", found)]
+    numbers = [int(number[:_MOST_DIGITS]) for found in _CITED.findall(line) for number in re.findall(r"\d+", found)]
     return _CITED.sub("", line).strip(), numbers
 
 
 def text_so_far(text: str) -> str:
     """Return what of the beginning of an answer's text can be shown: it is the beginning of the checked text.
 
+    Of a very long text only its first half is shown, because where that is cut is not known before its end.
+
     >>> text_so_far("Ana moved to Lisbon [2"), text_so_far("Ana moved to Lisbon [2] in Ma")
     ('Ana moved to Lisbon', 'Ana moved to Lisbon in Ma')
     """
-    return _CITED_IN_PART.sub("", _CITED.sub("", one_line(text, _ANSWER_CHARS)))
+    line = one_line(text[:_ANSWER_CHARS], _ANSWER_CHARS)[: _ANSWER_CHARS // 2]
+    return _CITED_IN_PART.sub("", _CITED.sub("", line))
 
 
 def _answer(settled: Settled[CitedReply]) -> Answer:

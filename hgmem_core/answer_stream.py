@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from pydantic_core import from_json
 
-from hgmem_core.answer import text_so_far
+from hgmem_core.answer import is_number, text_so_far
 from hgmem_core.chat import Request
 from hgmem_core.replies import THINKING_BEGINS, THINKING_ENDS
 
@@ -22,7 +22,8 @@ def shown_so_far(reply: str, given: Collection[int]) -> str:
     """Return what can be shown of the beginning of a reply; "" as long as nothing can.
 
     Only a text that stands behind its citations is shown, and only if one of them is among the numbers that the model
-    was given. What is returned for a longer beginning begins with what was returned for a shorter one.
+    was given. What is returned for a longer beginning begins with what was returned for a shorter one, unless the reply
+    takes back what it said.
 
     >>> shown_so_far('{"citations": [2], "answer": "In Lis', {1, 2})
     'In Lis'
@@ -41,5 +42,5 @@ def shown_so_far(reply: str, given: Collection[int]) -> str:
     if "answer" not in names or "citations" not in names[: names.index("answer")]:
         return ""
     text, cited = value["answer"], value["citations"]
-    is_cited = isinstance(cited, list) and any(number in given for number in cited if isinstance(number, int))
+    is_cited = isinstance(cited, list) and any(is_number(number) and number in given for number in cited)
     return text_so_far(text) if is_cited and isinstance(text, str) else ""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from hgmem_core.config import SegmentConfig
+from hgmem_core.stage_config import SegmentConfig
 from hgmem_core.summarise import ADDRESS, QUESTION_MARKS, Statement
 
 Floats = npt.NDArray[np.float64]

@@ -30,9 +30,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import regex
 
-from hgmem_core.config import ConsolidateConfig
 from hgmem_core.contradictions import State, state_of
 from hgmem_core.schemas import FACT, INCIDENCE, OUTCOME, STRING, conform
+from hgmem_core.stage_config import ConsolidateConfig
 from hgmem_core.tokens import fold
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors
 

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import ConsolidateConfig
 from hgmem_core.consolidate import (
     MERGED_INTO,
     Fact,
@@ -43,6 +42,7 @@ from hgmem_core.fitting import batches, day
 from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, reject_table, request_of
 from hgmem_core.prompts import load_prompt, quoted
 from hgmem_core.schemas import CAUSE, conform
+from hgmem_core.stage_config import ConsolidateConfig
 from hgmem_core.summarise import shorten
 from hgmem_core.tokens import fold
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from hgmem_core.config import ExtractConfig
 from hgmem_core.own_words import own_words
+from hgmem_core.stage_config import ExtractConfig
 from hgmem_core.statements import Lexicon, Names, Sentence, answers, read, speaker_names
 from hgmem_core.text import split_text
 from hgmem_core.turns import turn_texts

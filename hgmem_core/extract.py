@@ -28,12 +28,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hgmem_core.config import ExtractConfig
 from hgmem_core.conversation import Said, Utterance, conversation, line, names_in, said_turns
 from hgmem_core.dates import TimeMention, find_times
 from hgmem_core.entities import entities, inner_capitals, keywords, place
 from hgmem_core.ids import fact_id
 from hgmem_core.schemas import FACT, INCIDENCE, OUTCOME, conform
+from hgmem_core.stage_config import ExtractConfig
 from hgmem_core.statements import Lexicon, is_hedged, lexicon
 from hgmem_core.tokens import fold
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors

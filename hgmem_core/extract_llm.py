@@ -32,7 +32,6 @@ from pydantic import (
 
 from hgmem_core.chat import Reply, Request
 from hgmem_core.claims import Evidence, as_claim, gives_orders
-from hgmem_core.config import ExtractConfig
 from hgmem_core.conversation import Said, said_turns
 from hgmem_core.dates import find_times
 from hgmem_core.extract import extract, normalised
@@ -41,6 +40,7 @@ from hgmem_core.ids import fact_id
 from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, reject_table, request_of
 from hgmem_core.prompts import load_prompt, quoted
 from hgmem_core.schemas import CAUSE, FACT, INCIDENCE, OUTCOME, STRING, conform
+from hgmem_core.stage_config import ExtractConfig
 from hgmem_core.summarise import shorten
 from hgmem_core.text import is_blank
 from hgmem_core.times import parse_time

@@ -9,7 +9,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hgmem_core.config import TrainConfig
 from hgmem_core.data_parallel import ALONE, DataParallel
 from hgmem_core.frontier import FrontierWeights, grow
 from hgmem_core.frontier_policy import (
@@ -25,6 +24,7 @@ from hgmem_core.namespace_index import TieOrder
 from hgmem_core.ranking import Rows, best_rows
 from hgmem_core.recipes import Routed
 from hgmem_core.reinforce import seed_of
+from hgmem_core.run_config import TrainConfig
 from hgmem_core.training_run import TrainingRun
 
 _BEST = 10

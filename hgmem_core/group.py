@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hgmem_core.config import GroupConfig
 from hgmem_core.ids import topic_id
 from hgmem_core.schemas import INCIDENCE, TOPIC, conform, namespace_ranges, ok_outcomes
+from hgmem_core.stage_config import GroupConfig
 from hgmem_core.summarise import shorten
 from hgmem_core.vector_rows import aligned_vectors
 

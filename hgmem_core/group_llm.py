@@ -22,12 +22,12 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import GroupConfig
 from hgmem_core.fitting import day, one_line
 from hgmem_core.group import KEYWORDS, SUMMARY_CHARS, TITLE_CHARS, Grouping, Topic, describe, groupings
 from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, reject_table, request_of
 from hgmem_core.prompts import load_prompt, quoted
 from hgmem_core.schemas import INCIDENCE, OUTCOME, TOPIC, conform
+from hgmem_core.stage_config import GroupConfig
 from hgmem_core.summarise import shorten
 
 GROUP_LLM_REVISION = 1

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hgmem_core.config import TrainConfig
 from hgmem_core.data_parallel import ALONE, DataParallel
 from hgmem_core.hage import HageWeights, find_anchors, hage_rank, period_of
 from hgmem_core.lexical import Floats, Ints
@@ -15,6 +14,7 @@ from hgmem_core.ranking import Rows
 from hgmem_core.recipes import Hage
 from hgmem_core.reinforce import HageTrainer, HageTraining
 from hgmem_core.relations import Relations
+from hgmem_core.run_config import TrainConfig
 from hgmem_core.training_run import TrainingRun
 from hgmem_core.walks import TrainingGraph, TrainingQuestion
 

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hgmem_core.config import IndexConfig
 from hgmem_core.graph import GRAPH_NODE, LEVELS, GraphRows, GraphTables, edge_products
 from hgmem_core.lexical import Floats, Ints, Postings, score_postings
 from hgmem_core.lineage import spans
 from hgmem_core.relation_rows import relation_rows
 from hgmem_core.schemas import TURN, TableSchema, namespace_ranges
 from hgmem_core.sharded import Ivf
+from hgmem_core.stage_config import IndexConfig
 from hgmem_core.tokens import tokenizer
 from hgmem_core.units import AFTER, BEFORE, UNITS, session_numbers, session_spans, turn_terms, unit_counts
 from hgmem_core.vector_rows import aligned_vectors

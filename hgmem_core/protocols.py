@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from hgmem_core.answer import Answer
-from hgmem_core.config import AnswerStyle
 from hgmem_core.judging import Marking, Scale
+from hgmem_core.run_config import AnswerStyle
 from hgmem_core.section import ConfigError
 from hgmem_core.tasks.task import Gold
 from hgmem_core.token_f1 import best_f1, exact_match, locomo_list_f1, locomo_words

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hgmem_core.config import RelateConfig
 from hgmem_core.ids import rows_of
 from hgmem_core.lexical import Floats, Ints
 from hgmem_core.namespace_graph import Lists
@@ -24,6 +23,7 @@ from hgmem_core.relations import LAYOUTS, PAPER, RICH, GraphName
 from hgmem_core.said_facts import Known, Pairs, SaidFacts
 from hgmem_core.schemas import OUTCOME, STRING, conform, relation_schema
 from hgmem_core.shared_terms import Occurrences, listed_terms
+from hgmem_core.stage_config import RelateConfig
 from hgmem_core.talk import Talk
 from hgmem_core.tokens import tokenizer
 from hgmem_core.vector_rows import aligned_vectors

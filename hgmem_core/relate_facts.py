@@ -20,12 +20,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hgmem_core.config import RelateConfig
 from hgmem_core.lexical import Ints
 from hgmem_core.links import Found, Links, constant, join, steps
 from hgmem_core.nearest import nearest_in_namespaces
 from hgmem_core.said_facts import Known, Pairs, SaidFacts
 from hgmem_core.shared_terms import RARE
+from hgmem_core.stage_config import RelateConfig
 from hgmem_core.talk import Talk, days_between
 from hgmem_core.turns import UNKNOWN_TIME
 

@@ -17,7 +17,6 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import RelateConfig
 from hgmem_core.fitting import batches, day
 from hgmem_core.ids import rows_of
 from hgmem_core.lexical import Ints
@@ -28,6 +27,7 @@ from hgmem_core.relation_rows import features_of, with_features
 from hgmem_core.relations import PAPER, RICH
 from hgmem_core.schemas import OUTCOME, conform
 from hgmem_core.shared_terms import RARE
+from hgmem_core.stage_config import RelateConfig
 from hgmem_core.summarise import shorten
 
 RELATE_LLM_REVISION = 1

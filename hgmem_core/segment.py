@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hgmem_core.cohesion import Floats, Talk, break_scores
-from hgmem_core.config import SegmentConfig
 from hgmem_core.ids import episode_id
 from hgmem_core.schemas import EPISODE, conform, ok_outcomes
+from hgmem_core.stage_config import SegmentConfig
 from hgmem_core.summarise import Statement, read_statement, summarise
 from hgmem_core.tokens import tokenizer
 from hgmem_core.turns import UNKNOWN_TIME, turn_texts

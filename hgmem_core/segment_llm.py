@@ -14,13 +14,13 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import SegmentConfig
 from hgmem_core.conversation import Said, said_turns
 from hgmem_core.fitting import one_line
 from hgmem_core.passes import Settled, Terms, Trouble, ask, reject_rows, reject_table, request_of
 from hgmem_core.prompts import load_prompt
 from hgmem_core.schemas import OUTCOME, STRING, conform
 from hgmem_core.segment import Session, episodes_of, read_sessions
+from hgmem_core.stage_config import SegmentConfig
 from hgmem_core.summarise import SUMMARY_CHARS, TITLE_CHARS
 from hgmem_core.text import is_blank
 from hgmem_core.transcript import Line, lines_of, parts_that_fit, shortened, transcript

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hgmem_core.config import EvolutionConfig
 from hgmem_core.ids import skill_id
 from hgmem_core.lexical import Ints
 from hgmem_core.schemas import DECISION, INCIDENCE, SKILL, STRING, STRINGS, UTILITY, conform
@@ -27,6 +26,7 @@ from hgmem_core.skill_cooccurrence import co_occurrence, propagate_skills, weigh
 from hgmem_core.skill_graph import SkillGraph, SkillTables, SkillVectors
 from hgmem_core.skill_texts import joined
 from hgmem_core.skill_utility import RETRIEVED, StepRange, Tally, UtilityRule, utilities, utility_rows
+from hgmem_core.stage_config import EvolutionConfig
 
 EVOLUTION_REVISION = 3
 """Raised when an equal graph and equal settings give another graph."""

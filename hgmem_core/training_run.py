@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from hgmem_core.config import TrainConfig
+from hgmem_core.run_config import TrainConfig
 
 VALIDATED = "recall@10"
 """What validation measures, in percent."""

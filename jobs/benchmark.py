@@ -23,8 +23,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hgmem_core.config import Config, IndexConfig, InputConfig, StoreConfig, parse_config
+from hgmem_core.config import Config, InputConfig, StoreConfig, parse_config
 from hgmem_core.section import ConfigError
+from hgmem_core.stage_config import IndexConfig
 from jobs.evaluate import source_commit
 from jobs.terminal import Bars, console, notices, override, plain_table, run_job, write_json
 from pipelines.benchmark import benchmark_build, benchmark_search, machine, synthetic_input

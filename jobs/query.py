@@ -13,9 +13,10 @@ from rich.padding import Padding
 
 from hgmem_core.abstention import Abstention
 from hgmem_core.answer import Asked
-from hgmem_core.config import AnswerStyle, Config
+from hgmem_core.config import Config
 from hgmem_core.context import NO_CONTEXT, UNDATED
 from hgmem_core.model_config import PACKAGED_ENCODERS, EncoderConfig, EncoderName
+from hgmem_core.run_config import AnswerStyle
 from hgmem_core.search import Filters
 from hgmem_core.section import ConfigError
 from hgmem_core.summarise import shorten

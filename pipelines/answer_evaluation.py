@@ -11,7 +11,7 @@ import numpy as np
 from hgmem_core import answer as answering
 from hgmem_core import judging
 from hgmem_core.answer import Answer, Asked, answer_llm, extractive_answer, without_evidence
-from hgmem_core.config import AnswerStyle, Config
+from hgmem_core.config import Config
 from hgmem_core.context import Context
 from hgmem_core.encoding import Encoder
 from hgmem_core.ids import digest_of_parts
@@ -21,6 +21,7 @@ from hgmem_core.prompts import Prompt
 from hgmem_core.protocols import Protocol
 from hgmem_core.recipes import find_recipe
 from hgmem_core.rerank import Reranking
+from hgmem_core.run_config import AnswerStyle
 from hgmem_core.search import Filters
 from hgmem_core.tasks.task import Gold, Task, TaskError
 from pipelines.answer_models import Model, Models

@@ -1,5 +1,6 @@
 """The language models of an evaluation: one that answers, one that judges; each is asked many questions at a time."""
 
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,10 +25,12 @@ class Model:
     Attributes:
         llm: Which, and how its tokens are counted.
         chat: Its client.
+        section: Of the configuration that names it.
     """
 
     llm: LlmConfig
     chat: ChatModel
+    section: str
 
     def answered(
         self, steps: Generator[list[Request], list[Reply], Made], spent: dict[str, Spent], heard: Callable[[], None]
@@ -43,16 +46,17 @@ class Model:
             ModelError: The model is of no use any more.
         """
         try:
-            requests = next(steps)
-            while True:
-                replies: dict[int, Reply] = {}
-                for place, reply in self.chat.ask(requests):
-                    replies[place] = reply
-                    row_id = requests[place].row_id
-                    if row_id not in spent:
-                        heard()
-                    spent[row_id] = spent.get(row_id, Spent()) + Spent.of(reply)
-                requests = steps.send([replies[place] for place in range(len(requests))])
+            with _settings_named(self.section):
+                requests = next(steps)
+                while True:
+                    replies: dict[int, Reply] = {}
+                    for place, reply in self.chat.ask(requests):
+                        replies[place] = reply
+                        row_id = requests[place].row_id
+                        if row_id not in spent:
+                            heard()
+                        spent[row_id] = spent.get(row_id, Spent()) + Spent.of(reply)
+                    requests = steps.send([replies[place] for place in range(len(requests))])
         except StopIteration as end:
             made: Made = end.value
             return made
@@ -76,11 +80,11 @@ def opened_models(config: Config, protocol: Protocol) -> Iterator[Models]:
     """
     check_answering(config.llm)
     with ExitStack() as stack:
-        answers = _opened(stack, config.llm)
+        answers = _opened(stack, config.llm, "llm")
         judges = None
         if protocol.scale is not None:
-            named = config.llm if config.judge.engine == "none" else config.judge
-            check_answering(named)
+            section, named = ("llm", config.llm) if config.judge.engine == "none" else ("judge", config.judge)
+            check_answering(named, section)
             if named.engine == "none":
                 raise ConfigError(
                     f"--protocol: {protocol.name} takes a judge: set llm.engine=http with llm.model and llm.http.url, "
@@ -88,13 +92,23 @@ def opened_models(config: Config, protocol: Protocol) -> Iterator[Models]:
                 )
             # The published judges are asked without chance.
             named = named.model_copy(update={"temperature": 0.0})
-            try:
-                judges = answers if answers is not None and named == config.llm else _opened(stack, named)
-            except ModelError as error:
-                raise ModelError(f"[judge]: {error}") from error
+            judges = answers if answers is not None and named == config.llm else _opened(stack, named, section)
         yield Models(answers, judges)
 
 
-def _opened(stack: ExitStack, llm: LlmConfig) -> Model | None:
-    chat, _ = stack.enter_context(opened_chat(llm))
-    return None if chat is None else Model(with_tokenizer(llm, chat), chat)
+def _opened(stack: ExitStack, llm: LlmConfig, section: str) -> Model | None:
+    with _settings_named(section):
+        chat, _ = stack.enter_context(opened_chat(llm))
+        return None if chat is None else Model(with_tokenizer(llm, chat), chat, section)
+
+
+_SETTING = re.compile(rf"(?<![^\s(])llm\.(?=(?:{'|'.join(LlmConfig.model_fields)})\b)")
+
+
+@contextmanager
+def _settings_named(section: str) -> Iterator[None]:
+    """Have errors name a model's settings as those of the section that they stand in."""
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(_SETTING.sub(f"{section}.", str(error))) from error

@@ -53,17 +53,21 @@ class Told:
         }
 
 
-def check_answering(llm: LlmConfig) -> None:
+def check_answering(llm: LlmConfig, section: str = "llm") -> None:
     """Refuse an engine that cannot answer while somebody waits.
+
+    Args:
+        llm: The settings of a model.
+        section: Of the configuration that they stand in.
 
     Raises:
         ConfigError: It is vLLM's, which runs in builds alone.
     """
     if llm.engine == "vllm":
         raise ConfigError(
-            "llm.engine=vllm runs a model as actors on Ray, in builds alone: no question can wait for that. Serve the "
-            "model and set llm.engine=http with llm.http.url, or set llm.engine=none for the best statements as they "
-            "are"
+            f"{section}.engine=vllm runs a model as actors on Ray, in builds alone: no question can wait for that. "
+            f"Serve the model and set {section}.engine=http with {section}.http.url, or set {section}.engine=none for "
+            + ("the best statements as they are" if section == "llm" else "the model of llm")
         )
 
 
@@ -126,6 +130,8 @@ class Answerer:
         def reply_to(request: Request) -> Reply:
             nonlocal spent
             reply = chat.try_out(request, None if shown is None else shown.of(request))
+            if shown is not None:
+                shown.end()
             spent += Spent.of(reply)
             return reply
 
@@ -146,24 +152,48 @@ class _Shown:
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
         self._shown = ""
+        self._given: frozenset[int] = frozenset()
+        self._parts: list[str] = []
+        self._chars = self._next = 0
 
     def of(self, request: Request) -> Heard:
         """Return what takes the parts of the reply to a request."""
-        given = given_numbers(request)
-        reply = ""
+        self._given = given_numbers(request)
+        return self._take
 
-        def take(part: str | None) -> None:
-            nonlocal reply
-            reply = "" if part is None else reply + part
-            if part is None and self._shown:
-                self._shown = ""
-                self._heard(None)
-            text = shown_so_far(reply, given)
-            if len(text) > len(self._shown):
-                self._heard(text[len(self._shown) :])
-                self._shown = text
+    def end(self) -> None:
+        """Show what is left of the reply."""
+        self._show()
 
-        return take
+    def _take(self, part: str | None) -> None:
+        if part is None:
+            self._parts.clear()
+            self._chars = self._next = 0
+            self._begin_anew()
+            return
+        self._parts.append(part)
+        self._chars += len(part)
+        # A reply is read from its start each time: the longer it is, the more has to come first.
+        if self._chars >= self._next:
+            self._next = self._chars + self._chars // _STEPS
+            self._show()
+
+    def _show(self) -> None:
+        text = shown_so_far("".join(self._parts), self._given)
+        if not text.startswith(self._shown):
+            self._begin_anew()
+        if len(text) > len(self._shown):
+            self._heard(text[len(self._shown) :])
+            self._shown = text
+
+    def _begin_anew(self) -> None:
+        if self._shown:
+            self._shown = ""
+            self._heard(None)
+
+
+_STEPS = 32
+"""Parts in which as much is told as came before."""
 
 
 def _for_answers(config: Config) -> LlmConfig:

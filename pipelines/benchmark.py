@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from hgmem_core import __version__
-from hgmem_core.config import ColumnsConfig, Config, InputConfig, RunConfig, StoreConfig
+from hgmem_core.config import ColumnsConfig, Config, InputConfig, StoreConfig
 from hgmem_core.encoding import EncoderIdentity, Vectors
 from hgmem_core.recipes import MODEL_FREE, RECIPES, AnyRecipe, model_name
+from hgmem_core.run_config import RunConfig
 from hgmem_core.search import Filters, hits_of
 from pipelines.encoders import open_encoder, tuned_vectors
 from pipelines.model_store import models_for

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hgmem_core.config import TrainConfig
 from hgmem_core.data_parallel import ALONE, DataParallel
 from hgmem_core.lexical import Floats, Ints
+from hgmem_core.run_config import TrainConfig
 from hgmem_core.trained import TrainedModelError
 from hgmem_core.training_run import TrainingRun
 from pipelines.bert_encoder import BertFolder, ends

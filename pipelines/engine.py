@@ -9,8 +9,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, Protocol, TypeAlias
 
-from hgmem_core.config import Config, RunConfig
+from hgmem_core.config import Config
 from hgmem_core.encoding import Encoder, EncoderIdentity
+from hgmem_core.run_config import RunConfig
 from pipelines.calls import Spent
 from pipelines.chat_model import ChatModel
 from pipelines.imports import ImportedPart

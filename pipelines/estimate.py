@@ -18,8 +18,9 @@ from pathlib import Path
 from threading import Lock
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import Config, RunConfig, StoreConfig
+from hgmem_core.config import Config, StoreConfig
 from hgmem_core.encoding import Encoder
+from hgmem_core.run_config import RunConfig
 from pipelines.calls import Spent
 from pipelines.chat_model import GUESS, GUESSED_BYTES, token_counter, tokenizer_file
 from pipelines.object_storage import ObjectStorageError

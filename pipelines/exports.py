@@ -1,5 +1,6 @@
 """What chat services export: the files of an archive or folder that hold messages, row by row."""
 
+import lzma
 import os
 import re
 import zipfile
@@ -24,6 +25,12 @@ _USER_LISTS = ("users.json", "org_users.json")
 _CHANNEL_LISTS = ("channels.json", "groups.json", "mpims.json", "dms.json")
 _MOST_BYTES = 4 * 2**30
 """Of a file in an archive: what is packed into a few bytes may not fill the memory."""
+
+_UNREADABLE = (
+    OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, UnicodeDecodeError, NotImplementedError,
+    RuntimeError,
+)  # fmt: skip
+"""What zipfile says of an archive that is damaged, encrypted (RuntimeError) or packed in a way it does not know."""
 
 FileOf = Callable[[str], str | None]
 """Gives a file of this machine for a path or address, None where there is none."""
@@ -103,8 +110,7 @@ def _archive(path: str, file: str) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        # zipfile says by a RuntimeError that a file is encrypted, by a NotImplementedError that it cannot unpack it.
+    except _UNREADABLE as error:
         raise LogFileError(f"{path}: not readable as a zip archive: {error}; unpack it, or export it again") from error
 
 
@@ -113,7 +119,8 @@ def _archive_rows(archive: zipfile.ZipFile, path: str, base: str, format: str) -
     found = sorted(name for name in members if EXPORTS[format].search(name) and not name.startswith("__MACOSX/"))
     if not found:
         raise LogFileError(f"{path}: this archive is no export of {format}: no file in it holds messages")
-    large = next((name for name in found if members[name].file_size > _MOST_BYTES), None)
+    lists = [name for name in members if name.rpartition("/")[2] in (*_USER_LISTS, *_CHANNEL_LISTS)]
+    large = next((name for name in [*found, *lists] if members[name].file_size > _MOST_BYTES), None)
     if large is not None:
         raise LogFileError(f"{path}: {large} has more than {_MOST_BYTES:,} bytes; unpack the archive and split it")
     names: dict[str, SlackNames] = {}
@@ -121,8 +128,8 @@ def _archive_rows(archive: zipfile.ZipFile, path: str, base: str, format: str) -
         steps = name.split("/")
         root = "".join(f"{step}/" for step in steps[:-2])
         if format == "slack" and root not in names:
-            lists = {one: root + one for one in (*_USER_LISTS, *_CHANNEL_LISTS) if root + one in members}
-            names[root] = _names({one: archive.read(member) for one, member in lists.items()})
+            beside = {one: root + one for one in (*_USER_LISTS, *_CHANNEL_LISTS) if root + one in members}
+            names[root] = _names({one: archive.read(member) for one, member in beside.items()})
         yield from _rows(archive.read(name), f"{path}: {name}", f"{base}/{name}", steps, format, names.get(root))
 
 

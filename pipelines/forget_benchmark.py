@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hgmem_core.config import Config, RunConfig, StoreConfig
+from hgmem_core.config import Config, StoreConfig
 from hgmem_core.ids import bucket_of
+from hgmem_core.run_config import RunConfig
 from pipelines.audit import Audit, Texts, audit
 from pipelines.benchmark import NOW, FreeEncoder, spread, synthetic_input
 from pipelines.build import index_buckets

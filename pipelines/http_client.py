@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
@@ -450,15 +450,34 @@ class HttpClient:
 async def _received(response: aiohttp.ClientResponse, heard: Callable[[str | None], None] | None) -> bytes:
     """Return the body of an answer; that of a stream of events as a list in JSON, all told of as they come."""
     if heard is None or response.content_type != EVENT_STREAM:
-        return await response.read()
+        return b"".join([chunk async for chunk in _bounded(response, _MOST_BYTES)])
     reader, events = EventReader(), []
-    async for chunk in response.content.iter_any():
+    async for chunk in _bounded(response, _MOST_STREAMED_BYTES):
         for event in reader.feed(chunk):
             if event.data != _END_OF_STREAM:
                 events.append(event.data)
                 heard(event.data)
     return f"[{','.join(events)}]".encode()
 
+
+async def _bounded(response: aiohttp.ClientResponse, most: int) -> AsyncIterator[bytes]:
+    """Yield the parts of a body.
+
+    Raises:
+        ClientPayloadError: It has more than `most` bytes.
+    """
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > most:
+            raise aiohttp.ClientPayloadError(f"after an answer of more than {most:,} bytes")
+        yield chunk
+
+
+_MOST_BYTES = 256 * 2**20
+"""Of an answer: what a server that is broken or hostile goes on sending may not fill the memory."""
+_MOST_STREAMED_BYTES = 16 * 2**20
+"""Of one that is a stream of events; each part of a text comes with some 200 bytes around it."""
 
 _END_OF_STREAM = "[DONE]"
 

@@ -22,11 +22,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hgmem_core.config import ImportConfig, InputConfig
+from hgmem_core.config import InputConfig
 from hgmem_core.ids import digest_of_namespaces, digest_of_parts, namespace_digests
 from hgmem_core.importers import IMPORTERS, TRAJECTORY_IMPORTERS
 from hgmem_core.messages import OUTCOMES, Dropped, Message
 from hgmem_core.schemas import MESSAGE, OUTCOME, REJECT, TableSchema, conform
+from hgmem_core.stage_config import ImportConfig
 from hgmem_core.tombstones import FORGOTTEN
 from hgmem_core.trajectories import IMPORTED_RUN, cut_long_texts, number_equal_runs, trajectories_table
 from hgmem_core.trajectories import Run as AgentRun

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hgmem_core.config import IndexConfig
 from hgmem_core.index import build_index
 from hgmem_core.ivf import large_levels
 from hgmem_core.lexical import Floats
@@ -19,6 +18,7 @@ from hgmem_core.ranking import Query
 from hgmem_core.recipes import RECIPES
 from hgmem_core.schemas import ok_outcomes
 from hgmem_core.search import Filters, hits_of, rank_turns
+from hgmem_core.stage_config import IndexConfig
 from hgmem_core.tokens import tokenizer
 from pipelines.large_log import NAMESPACE, PROPAGATION, large_log
 from pipelines.stages import index_files

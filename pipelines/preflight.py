@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hgmem_core import __version__
-from hgmem_core.config import ResourcesConfig
+from hgmem_core.run_config import ResourcesConfig
 from pipelines.object_logs import object_bytes
 from pipelines.object_storage import is_url
 from pipelines.store import Store, StoreError

@@ -13,7 +13,7 @@ import ray
 import ray.exceptions
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from hgmem_core.config import ResourcesConfig, RunConfig
+from hgmem_core.run_config import ResourcesConfig, RunConfig
 from pipelines.engine import ClusterError
 from pipelines.preflight import PreflightError, check_resources, check_software, software_versions
 from pipelines.progress import Progress

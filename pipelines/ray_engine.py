@@ -25,8 +25,8 @@ import ray.exceptions
 from ray.data.exceptions import ExecutionTimeoutError
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import ResourcesConfig, RunConfig
 from hgmem_core.encoding import Encoder, Vectors
+from hgmem_core.run_config import ResourcesConfig, RunConfig
 from pipelines.calls import SAVED_TOGETHER, Answered, Calls, Spent
 from pipelines.chat_model import ChatModel
 from pipelines.engine import BucketJob, ClusterError, Indexes, Kind, Watch, Work

@@ -26,9 +26,9 @@ import torch.distributed
 from ray.train.torch import TorchTrainer, get_device
 from safetensors.numpy import load_file, save_file
 
-from hgmem_core.config import RunConfig
 from hgmem_core.data_parallel import DataParallel
 from hgmem_core.reinforce import one_thread
+from hgmem_core.run_config import RunConfig
 from hgmem_core.trained import TrainedModelError
 from hgmem_core.training_run import Arrays, RunState, TrainingRun
 from pipelines.engine import ClusterError

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hgmem_core.config import ImportConfig
 from hgmem_core.ids import bucket_of
 from hgmem_core.lineage import select
 from hgmem_core.schemas import CALL, SCHEMA_VERSION, conform
+from hgmem_core.stage_config import ImportConfig
 from hgmem_core.tombstones import NO_TOMBSTONES
 from pipelines.calls import calls_folder, is_sound, keep_calls
 from pipelines.forgotten_rows import Keeping

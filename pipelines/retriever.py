@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hgmem_core.abstention import ABSTENTION, Abstainer, AbstainerError, Abstention, nothing_found
-from hgmem_core.config import SkillsConfig
 from hgmem_core.context import MOST_STATEMENTS, Context, assemble, statements_of
 from hgmem_core.encoding import Encoder, encode_queries
 from hgmem_core.evidence import find_evidence
@@ -26,6 +25,7 @@ from hgmem_core.rerank import Reranking, Scorer
 from hgmem_core.search import Filters, Hit, hits_of, passing, rank_turns
 from hgmem_core.skill_graph import SkillGraph
 from hgmem_core.skill_utility import NodeKind
+from hgmem_core.stage_config import SkillsConfig
 from hgmem_core.text import repair
 from hgmem_core.tokens import tokenizer
 from hgmem_core.trained import Trained, TrainedModelError

@@ -5,7 +5,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from hgmem_core.config import Config, RunConfig
+from hgmem_core.config import Config
+from hgmem_core.run_config import RunConfig
 from pipelines.chat_model import ChatModel, check_room, opened_chat, with_tokenizer
 from pipelines.engine import Choice, Engine, choose_engine
 from pipelines.imports import Import, read_imports

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.metadata import version as software_version
 from typing import Annotated, Any
 
@@ -52,12 +52,11 @@ def make_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def watching(_: FastAPI) -> AsyncIterator[None]:
-        task = asyncio.create_task(service.watch())
+        task = service.watch()
         async with tools.running():
             yield
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait([task])
 
     app = FastAPI(
         title="hgmem",
@@ -243,8 +242,8 @@ def _add_running(router: APIRouter, service: Service) -> None:
             service.versions.roll_back(asked.version)
             service.versions.refresh(at_once=True)
 
-        async with service.gate.turn():
-            await service.gate.run(point)
+        async with service.opening.turn():
+            await service.opening.run(point)
         service.audit.write("rollback", caller.key_id, version=asked.version)
         return _version(service)
 
@@ -252,8 +251,8 @@ def _add_running(router: APIRouter, service: Service) -> None:
     async def reload(caller: Who) -> Response:
         """Look for a new version now, one that was refused before, too."""
         caller.require_everything("admin")
-        async with service.gate.turn():
-            await service.gate.run(lambda: service.versions.refresh(at_once=True))
+        async with service.opening.turn():
+            await service.opening.run(lambda: service.versions.refresh(at_once=True))
         return _version(service)
 
 
@@ -266,7 +265,8 @@ def _add_open(app: FastAPI, service: Service) -> None:
     @app.get("/v1/readyz", response_model=Health, responses={503: _PROBLEM})
     async def is_ready() -> Response:
         """Ask a real question of the version that is served; it does not queue with others, for busy is not broken."""
-        await asyncio.to_thread(service.versions.current.probe)
+        _ = service.versions.current  # raises where there is none
+        await asyncio.to_thread(service.probe)
         return JSONResponse({"status": "ready"})
 
     @app.get("/metrics", include_in_schema=False)

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hgmem_core.config import ServeConfig
+from hgmem_core.run_config import ServeConfig
 from pipelines.serve_access import Access, Caller
 from pipelines.serve_audit import Audit
 from pipelines.serve_metrics import OTHER, Metrics

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from hgmem_core.config import AnswerStyle
 from hgmem_core.graph import Level
 from hgmem_core.ids import check_namespace
 from hgmem_core.ranking import RelationKind
+from hgmem_core.run_config import AnswerStyle
 from hgmem_core.search import Filters
 from hgmem_core.skill_utility import NodeKind
 from pipelines.selection import Selection

@@ -1,6 +1,7 @@
 """What a replica has open, whatever asks it: versions, keys, threads, metrics, the audit log."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from pipelines.serve_encoding import Encode, encode_together, vector_of
 from pipelines.serve_gate import Gate
 from pipelines.serve_keys import KeyRing
 from pipelines.serve_metrics import Metrics
-from pipelines.serve_problems import log
+from pipelines.serve_problems import Problem, log
 from pipelines.serve_versions import Versions
 
 
@@ -33,8 +34,10 @@ class Service:
         audit: What keys did.
         gate: Lets so many requests work at the same time.
         answers: Lets so many questions be with a model at the same time; they hold up no other request.
+        opening: Lets one request at a time verify and open a version; large ones take longer than a request may.
         encode: Encodes questions; on Serve, those that wait together.
         now: The clock.
+        is_blind: Set once what is new is not noticed any more.
     """
 
     config: Config
@@ -44,8 +47,10 @@ class Service:
     audit: Audit
     gate: Gate
     answers: Gate
+    opening: Gate
     encode: Encode
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    is_blind: threading.Event = field(default_factory=threading.Event)
 
     def refresh(self) -> None:
         """Look for a new version, for what is to be forgotten, and for keys; what cannot be read is logged."""
@@ -57,11 +62,34 @@ class Service:
             except (StoreError, OSError) as error:
                 log.error("what was known before stays in force: %s", error)
 
-    async def watch(self) -> None:
-        """Look for what is new again and again, until cancelled."""
+    def watch(self) -> asyncio.Task[None]:
+        """Look for what is new again and again, until cancelled; an error that nobody foresaw ends it, see `probe`."""
+        task = asyncio.create_task(self._watch())
+        task.add_done_callback(self._ended)
+        return task
+
+    async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self.config.serve.refresh_seconds)
             await asyncio.to_thread(self.refresh)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self.is_blind.set()
+            log.error("what is new is not noticed any more: this replica is to be replaced", exc_info=task.exception())
+
+    def probe(self) -> None:
+        """Ask a real question of the version that is served, if any is.
+
+        Raises:
+            Problem: Versions, keys and what is to be forgotten are not looked for any more: a key that was revoked
+                would stay good, and what is forgotten be seen.
+            VersionError: A file is damaged.
+        """
+        if self.is_blind.is_set():
+            raise Problem(503, "what is new is not noticed any more; the log of the endpoint says why: replace it")
+        if (served := self.versions.served) is not None:
+            served.probe()
 
 
 def open_service(config: Config, encode: Encode | None = None) -> Service:
@@ -82,12 +110,14 @@ def open_service(config: Config, encode: Encode | None = None) -> Service:
     most, seconds = config.answer.concurrency, config.answer.timeout_seconds
     answering = ThreadPoolExecutor(most, thread_name_prefix="hgmem-answer")
     answers = Gate(answering, most, serve.queue, retry_after, seconds, metrics.waiting_answers.set)
+    verifying = ThreadPoolExecutor(1, thread_name_prefix="hgmem-version")
+    opening = Gate(verifying, 1, serve.queue, retry_after, serve.version_timeout_seconds, lambda waiting: None)
 
     async def alone(encoder: Any, text: str) -> Floats:  # noqa: ANN401 - as Encode has it
         [found] = await asyncio.get_running_loop().run_in_executor(pool, encode_together, [(encoder, text)])
         return vector_of(found)
 
     versions, audit = Versions(config, metrics.switched), Audit(serve.audit)
-    service = Service(config, versions, access, metrics, audit, gate, answers, encode or alone)
+    service = Service(config, versions, access, metrics, audit, gate, answers, opening, encode or alone)
     service.refresh()
     return service

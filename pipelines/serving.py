@@ -74,10 +74,11 @@ class Endpoint:
         return make_app(self._service)
 
     async def check_health(self) -> None:
-        """Answer a real question; Serve replaces a replica that cannot, unless no version can be served at all."""
-        served = self._service.versions.served
-        if served is not None:
-            await asyncio.to_thread(served.probe)
+        """Answer a real question; Serve replaces a replica that cannot, unless no version can be served at all.
+
+        It replaces one that notices nothing new any more, too.
+        """
+        await asyncio.to_thread(self._service.probe)
 
     @property
     def service(self) -> Service:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hgmem_core.config import EvolutionConfig
 from hgmem_core.lexical import Floats, Ints
 from hgmem_core.namespace_graph import Lists
 from hgmem_core.skill_cooccurrence import co_occurrence, propagate_skills, weighted
 from hgmem_core.skill_graph import Hypergraph, lists_of
 from hgmem_core.skill_recipes import DualPath
 from hgmem_core.skill_search import best_of_each, kappa, star_of
+from hgmem_core.stage_config import EvolutionConfig
 
 _DIMENSION = 384
 _SUBTASKS = 3

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hgmem_core.config import EvolutionConfig
 from hgmem_core.embeddings import encode_by_namespace
 from hgmem_core.encoding import Encoder, Vectors
 from hgmem_core.ids import rows_of
@@ -30,6 +29,7 @@ from hgmem_core.skill_evolution import (
 from hgmem_core.skill_graph import SkillGraph
 from hgmem_core.skill_merge_llm import MergedSkill, joined_texts_llm
 from hgmem_core.skill_utility import StepRange, step_range
+from hgmem_core.stage_config import EvolutionConfig
 from pipelines.skill_memory import skill_text
 from pipelines.steps import Encoding, Steps, Texts
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hgmem_core.config import SkillsConfig
 from hgmem_core.encoding import Encoder, Vectors
 from hgmem_core.ids import check_namespace
 from hgmem_core.ranking import EmptyReason
@@ -17,6 +16,7 @@ from hgmem_core.skill_join import Finding, join_findings
 from hgmem_core.skill_recipes import FlatSkills, SkillRecipe, find_skill_recipe, with_counts
 from hgmem_core.skill_search import SkillQueries, search_many
 from hgmem_core.skill_words import SkillWords
+from hgmem_core.stage_config import SkillsConfig
 from hgmem_core.subtasks import subtasks
 from hgmem_core.tokens import tokenizer
 from pipelines.open_namespaces import OpenNamespaces

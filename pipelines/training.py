@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hgmem_core.boosting import BoostingSettings, fit_forest
-from hgmem_core.config import TrainConfig
 from hgmem_core.frontier import FrontierWeights
 from hgmem_core.frontier_policy import FrontierGraph, FrontierQuestion, FrontierTraining
 from hgmem_core.frontier_training import HeldOutField, RoutedTraining
@@ -27,6 +26,7 @@ from hgmem_core.recipes import RECIPES, AnyRecipe, Hage, LearnedFlat, Routed
 from hgmem_core.reinforce import HageTraining, one_thread
 from hgmem_core.relations import PAPER
 from hgmem_core.routed import RoutedWeights, field_of
+from hgmem_core.run_config import TrainConfig
 from hgmem_core.tasks.task import Questions, TaskError
 from hgmem_core.trained import Trained, TrainedModelError, trained_of
 from hgmem_core.training_run import VALIDATED, Arrays, TrainingRun

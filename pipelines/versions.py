@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from hgmem_core.config import IndexConfig
 from hgmem_core.dense import open_faiss, open_ivf
 from hgmem_core.encoding import EncoderIdentity
 from hgmem_core.ids import bucket_of, digest_of_parts
@@ -27,6 +26,7 @@ from hgmem_core.schemas import SCHEMA_VERSION
 from hgmem_core.sharded import Shards
 from hgmem_core.skill_graph import SkillTables
 from hgmem_core.skill_index import SKILL_INDEX_REVISION, SKILL_TABLES, SkillIndex
+from hgmem_core.stage_config import IndexConfig
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.files import StoreError, open_arrow, read_as, read_sealed
 from pipelines.store import VERSION_ID, Store

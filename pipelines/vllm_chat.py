@@ -16,8 +16,8 @@ from ray.data.exceptions import ExecutionTimeoutError
 from ray.data.llm import build_processor, vLLMEngineProcessorConfig
 
 from hgmem_core.chat import ModelError, Reply, Request
-from hgmem_core.config import RunConfig
 from hgmem_core.model_config import LlmConfig
+from hgmem_core.run_config import RunConfig
 from pipelines.ray_connection import last_line
 from pipelines.self_test import Served, judge, self_test_request
 

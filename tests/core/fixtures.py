@@ -7,7 +7,7 @@ import faiss
 import numpy as np
 import pyarrow as pa
 
-from hgmem_core.config import Config, IndexConfig
+from hgmem_core.config import Config
 from hgmem_core.consolidate import consolidate
 from hgmem_core.dense import FlatVectors, to_faiss
 from hgmem_core.embeddings import embed_nodes, embed_turns, embedding_rows, tuned_by_heads
@@ -24,6 +24,7 @@ from hgmem_core.ranking import Query
 from hgmem_core.relate import RelateTables, relate
 from hgmem_core.schemas import CAUSE
 from hgmem_core.segment import segment
+from hgmem_core.stage_config import IndexConfig
 from hgmem_core.tokens import tokenizer
 from hgmem_core.turns import merge_imports, messages_table, number_equals
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from hgmem_core.claims import as_claim, gives_orders
-from hgmem_core.config import ExtractConfig
 from hgmem_core.extract_llm import extract_llm
 from hgmem_core.prompts import load_prompt
 from hgmem_core.schemas import embedding_schema
+from hgmem_core.stage_config import ExtractConfig
 from tests.core.asking import TERMS, drive, outside_quotations, quotations
 from tests.core.fixtures import message, turns_of
 from tests.core.test_extract import episodes_of

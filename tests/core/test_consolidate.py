@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgmem_core.config import ConsolidateConfig, ExtractConfig
 from hgmem_core.consolidate import consolidate, overlaps
 from hgmem_core.contradictions import state_of
 from hgmem_core.extract import extract
 from hgmem_core.schemas import FACT, INCIDENCE, conform, embedding_schema
+from hgmem_core.stage_config import ConsolidateConfig, ExtractConfig
 from tests.core.fixtures import BEGAN, message, turns_of
 from tests.core.test_extract import NO_VECTORS, episodes_of
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgmem_core.chat import Reply
-from hgmem_core.config import ConsolidateConfig
 from hgmem_core.consolidate import consolidate
 from hgmem_core.consolidate_llm import consolidate_llm, moved_causes, nearest_earlier
 from hgmem_core.passes import Terms
 from hgmem_core.schemas import CAUSE, FACT, INCIDENCE, OUTCOME, REJECT, conform
+from hgmem_core.stage_config import ConsolidateConfig
 from tests.core.asking import TERMS, drive, outside_quotations, quotations
 from tests.core.fixtures import BEGAN, message, turns_of
 from tests.core.test_consolidate import prepared, said, same_vectors, sources

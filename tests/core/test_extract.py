@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgmem_core.config import ExtractConfig
 from hgmem_core.embeddings import embed_turns
 from hgmem_core.extract import extract
 from hgmem_core.ids import episode_id
 from hgmem_core.schemas import EPISODE, FACT, INCIDENCE, OUTCOME, conform, embedding_schema
+from hgmem_core.stage_config import ExtractConfig
 from tests.core.fixtures import HashEncoder, message, turns_of
 
 SIZES = ExtractConfig()

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from hgmem_core.chat import Reply
 from hgmem_core.claims import Evidence
-from hgmem_core.config import ExtractConfig
 from hgmem_core.extract import extract
 from hgmem_core.extract_llm import extract_llm
 from hgmem_core.ids import fact_id
 from hgmem_core.passes import Terms
 from hgmem_core.prompts import load_prompt
 from hgmem_core.schemas import CAUSE, FACT, INCIDENCE, OUTCOME, REJECT, embedding_schema
+from hgmem_core.stage_config import ExtractConfig
 from tests.core.asking import drive
 from tests.core.fixtures import message, turns_of
 from tests.core.test_extract import episodes_of

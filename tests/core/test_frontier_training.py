@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from hgmem_core.config import TrainConfig
 from hgmem_core.data_parallel import DataParallel
 from hgmem_core.encoding import encode_texts
 from hgmem_core.frontier import FrontierWeights, grow
@@ -21,6 +20,7 @@ from hgmem_core.query_analysis import analyse_query
 from hgmem_core.ranking import Query
 from hgmem_core.recipes import RECIPES
 from hgmem_core.routed import field_of as field_in
+from hgmem_core.run_config import TrainConfig
 from hgmem_core.search import Filters, rank_turns
 from hgmem_core.tokens import tokenizer
 from tests.core.event_graphs import one_thread as one_thread  # a fixture

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgmem_core.config import GroupConfig
 from hgmem_core.group import fold, group
 from hgmem_core.schemas import EPISODE, conform, embedding_schema
+from hgmem_core.stage_config import GroupConfig
 
 BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgmem_core.config import GroupConfig
 from hgmem_core.group import group
 from hgmem_core.group_llm import group_llm
 from hgmem_core.ids import topic_id
 from hgmem_core.passes import Terms
 from hgmem_core.schemas import EPISODE, INCIDENCE, OUTCOME, REJECT, TOPIC
+from hgmem_core.stage_config import GroupConfig
 from tests.core.asking import TERMS, drive, outside_quotations, quotations
 from tests.core.test_group import BEGAN, episodes_of, vectors_of
 

@@ -5,7 +5,6 @@ import threading
 import numpy as np
 import pytest
 
-from hgmem_core.config import TrainConfig
 from hgmem_core.data_parallel import DataParallel
 from hgmem_core.encoding import encode_texts
 from hgmem_core.hage_training import HeldOutQuestion, WalkTraining
@@ -13,6 +12,7 @@ from hgmem_core.query_analysis import analyse_query
 from hgmem_core.ranking import Query
 from hgmem_core.recipes import RECIPES
 from hgmem_core.reinforce import HageTraining
+from hgmem_core.run_config import TrainConfig
 from hgmem_core.search import Filters, rank_turns
 from hgmem_core.tokens import tokenizer
 from hgmem_core.walks import TrainingGraph, TrainingQuestion

@@ -6,7 +6,6 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from hgmem_core.config import IndexConfig
 from hgmem_core.context import statements_of
 from hgmem_core.embeddings import embed_turns
 from hgmem_core.graph import GraphError
@@ -15,6 +14,7 @@ from hgmem_core.namespace_graph import Lists
 from hgmem_core.ranking import Reranker
 from hgmem_core.recipes import RECIPES, CoarseToFine, Recipe
 from hgmem_core.search import Filters, rank_turns
+from hgmem_core.stage_config import IndexConfig
 from hgmem_core.turns import microseconds
 from tests.core.fixtures import BEGAN, HashEncoder, graph_of, message, query_of, reader_of, turns_of
 from tests.core.toy_models import model_of

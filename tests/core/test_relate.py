@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hgmem_core.config import RelateConfig
 from hgmem_core.embeddings import embed_turns
 from hgmem_core.graph import GraphError
 from hgmem_core.relate import RelateTables, relate
 from hgmem_core.relation_rows import features_of
 from hgmem_core.relations import PAPER, RICH
 from hgmem_core.schemas import CAUSE, FACT, INCIDENCE, OUTCOME, conform, embedding_schema, layout_of
+from hgmem_core.stage_config import RelateConfig
 from tests.core.fixtures import BEGAN, HashEncoder, graph_of, message, turns_of
 
 DAY = 24 * 60

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from hgmem_core.config import RelateConfig
 from hgmem_core.passes import Terms
 from hgmem_core.relate import relate
 from hgmem_core.relate_llm import RELATIONS, Edge, relate_llm, score_edges
 from hgmem_core.schemas import OUTCOME, REJECT
+from hgmem_core.stage_config import RelateConfig
 from tests.core.asking import TERMS, drive, outside_quotations, quotations
 from tests.core.fixtures import message, turns_of
 from tests.core.test_relate import by_pair, tables_of

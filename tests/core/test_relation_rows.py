@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from hgmem_core.config import IndexConfig, RelateConfig
 from hgmem_core.embeddings import embed_turns
 from hgmem_core.index import build_index, splice_indexes
 from hgmem_core.relate import relate
 from hgmem_core.relation_rows import features_of
 from hgmem_core.relations import LAYOUTS
+from hgmem_core.stage_config import IndexConfig, RelateConfig
 from tests.core.fixtures import HashEncoder, graph_of, message, reader_of, turns_of
 from tests.core.test_relate import tables_of, talk
 

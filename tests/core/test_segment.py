@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgmem_core.config import SegmentConfig
 from hgmem_core.embeddings import embed_turns
 from hgmem_core.ids import episode_id
 from hgmem_core.schemas import EPISODE, OUTCOME, embedding_schema
 from hgmem_core.segment import segment
+from hgmem_core.stage_config import SegmentConfig
 from tests.core.fixtures import HashEncoder, message, turns_of
 
 ENCODER = HashEncoder()

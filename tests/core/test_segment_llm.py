@@ -4,7 +4,6 @@ import re
 import pytest
 
 from hgmem_core.chat import Reply
-from hgmem_core.config import SegmentConfig
 from hgmem_core.embeddings import embed_turns
 from hgmem_core.ids import episode_id
 from hgmem_core.passes import Terms
@@ -12,6 +11,7 @@ from hgmem_core.prompts import load_prompt
 from hgmem_core.schemas import EPISODE, OUTCOME, REJECT
 from hgmem_core.segment import segment
 from hgmem_core.segment_llm import segment_llm
+from hgmem_core.stage_config import SegmentConfig
 from tests.core.asking import drive
 from tests.core.fixtures import HashEncoder, message, turns_of
 

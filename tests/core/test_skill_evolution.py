@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgmem_core.config import EvolutionConfig
 from hgmem_core.ids import skill_id
 from hgmem_core.schemas import DECISION
 from hgmem_core.skill_cooccurrence import co_occurrence, propagate_skills, weighted
@@ -17,6 +16,7 @@ from hgmem_core.skill_evolution import (
 )
 from hgmem_core.skill_texts import TEXT_CHARS
 from hgmem_core.skill_utility import RETRIEVED, StepRange, utilities
+from hgmem_core.stage_config import EvolutionConfig
 from tests.core.skill_graphs import graph
 
 RULE = EvolutionConfig(most_pruned=1.0, most_merged=1.0)

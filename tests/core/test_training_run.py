@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hgmem_core.config import TrainConfig
+from hgmem_core.run_config import TrainConfig
 from hgmem_core.training_run import TrainingRun
 
 

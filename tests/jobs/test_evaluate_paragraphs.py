@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from jobs import evaluate, rebuild
+from jobs import evaluate, rebuild, retrieval_evaluation
 from tests.jobs.test_evaluate import SCHEMA
 
 DATA = Path(__file__).parents[1] / "data"
@@ -19,7 +19,7 @@ REFERENCE = {"hotpotqa": 79.5, "musique": 49.8}
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(evaluate, "cache_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(retrieval_evaluation, "cache_folder", lambda name: tmp_path / name)
 
 
 def files(task, folder=DATA, data="", corpus="musique_corpus.json"):

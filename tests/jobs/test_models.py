@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jobs import evaluate, query, rebuild
+from jobs import query, rebuild, retrieval_evaluation
 from tests.jobs.test_evaluate import evaluated, small_locomo
 from tests.jobs.test_jobs import CONFIG
 from tests.pipelines.logs import rows, write_jsonl
@@ -64,7 +64,7 @@ def test_a_question_is_analysed_by_a_model_or_says_why_not(job, config, server, 
 
 
 def test_an_evaluation_is_reranked_and_tells_of_failures(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "cache_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(retrieval_evaluation, "cache_folder", lambda name: tmp_path / name)
     data = tmp_path / "small.json"
     data.write_text(json.dumps(small_locomo()))
     arguments = ["--recipes", "bm25,default", "--set", "encoder.name=static"]

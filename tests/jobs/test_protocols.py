@@ -5,10 +5,10 @@ import json
 import jsonschema
 import pytest
 
-from jobs import evaluate
+from jobs import evaluate, retrieval_evaluation
 from tests.jobs.test_evaluate import SCHEMA
 from tests.pipelines.scripted_judge import answers_and_marks
-from tests.pipelines.scripted_server import ScriptedServer
+from tests.pipelines.scripted_server import Scripted, ScriptedServer
 
 QUESTIONS = 200
 FEW = 20
@@ -61,7 +61,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, folder):
-    monkeypatch.setattr(evaluate, "cache_folder", lambda name: folder / name)
+    monkeypatch.setattr(retrieval_evaluation, "cache_folder", lambda name: folder / name)
 
 
 @pytest.fixture
@@ -173,6 +173,37 @@ def test_another_model_may_judge(ask, server):
     assert "Grade" in kinds
     assert "CitedReply" not in kinds
     assert (result["answers"]["model"]["model"], result["answers"]["judge"]["model"]) == ("scripted", "strict")
+
+
+def test_what_is_wrong_with_a_judge_names_its_own_section(ask, server):
+    def told(*settings):
+        return ask(server.url, "hage", *(word for one in settings for word in ("--set", f"judge.{one}")))[3]
+
+    with ScriptedServer(answers_and_marks(), models={"strict": 4_096}) as other:
+        at = "engine=http", f"http.url={other.url}"
+        small = told(*at, "model=strict", "context_tokens=16384")
+        missing = told(*at, "model=lenient")
+        other.script = lambda body: Scripted("No idea.")
+        useless = told(*at, "model=strict", "context_tokens=4096", "max_tokens=256")
+    unreached = told(*at, "model=strict")
+    built = told("engine=vllm", "model=strict")
+    assert "lower judge.context_tokens" in small
+    assert "set judge.model to that" in missing
+    assert "set judge.guided=false or judge.thinking=default" in useless
+    assert "judge.http.url" in unreached
+    assert "set judge.engine=http with judge.http.url" in built
+    assert not [one for one in (small, missing, useless, unreached, built) if " llm." in one or one.startswith("llm.")]
+
+
+def test_a_judge_that_is_lost_while_it_marks_is_named_by_its_own_section(ask, server):
+    def marks_once(body):
+        kind = body["response_format"]["json_schema"]["name"]
+        return Scripted(status=401) if kind == "Grade" else answers_and_marks()(body)
+
+    with ScriptedServer(marks_once, models={"strict": 32_768}) as other:
+        judge = ("--set", "judge.engine=http", "--set", "judge.model=strict", "--set", f"judge.http.url={other.url}")
+        told = ask(server.url, "hage", *judge)[3]
+    assert "judge.http" in told and "llm.http" not in told
 
 
 def test_labels_reach_no_request_for_an_answer(ask, server, folder, tmp_path):

@@ -11,8 +11,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from hgmem_core.config import SkillsConfig, config_from
+from hgmem_core.config import config_from
 from hgmem_core.model_config import EncoderConfig
+from hgmem_core.stage_config import SkillsConfig
 from pipelines.encoders import open_encoder
 from pipelines.files import StoreError
 from pipelines.retriever import Retriever

@@ -8,7 +8,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from hgmem_core.config import Config, InputConfig, RayConfig, RunConfig, StoreConfig
+from hgmem_core.config import Config, InputConfig, StoreConfig
+from hgmem_core.run_config import RayConfig, RunConfig
 from pipelines.benchmark import synthetic_input
 from pipelines.progress import Silent
 from pipelines.rebuild import rebuild

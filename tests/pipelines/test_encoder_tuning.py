@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from hgmem_core.config import TrainConfig
 from hgmem_core.data_parallel import DataParallel
 from hgmem_core.encoding import encode_texts
+from hgmem_core.run_config import TrainConfig
 from hgmem_core.trained import TrainedModelError
 from pipelines.bert_torch import WORDS
 from pipelines.encoder_examples import TuningExample, examples_digest

@@ -193,3 +193,47 @@ def test_a_document_that_is_cut_off_is_refused_by_name(tmp_path):
 def test_an_export_of_another_service_is_refused(tmp_path):
     with pytest.raises(ImportFailed, match="'chat_messages'"):
         import_only(config_of(tmp_path, "claude", EXPORTS / "chatgpt"))
+
+
+def packed(path, members, compression=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, body in members:
+            archive.writestr(name, body)
+    return path
+
+
+def rows_of(path, format):
+    return list(open_rows(str(path), config_of(path.parent, format, path).inputs[0]))
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_of_which_any_byte_is_damaged_is_read_or_refused_by_name(tmp_path, compression):
+    good = packed(tmp_path / "good.zip", [("chat ä/conversations.json", b"[" + b"7," * 100 + b"7]")], compression)
+    body, path = good.read_bytes(), tmp_path / "damaged.zip"
+    refused = 0
+    for place in range(len(body)):
+        path.write_bytes(body[:place] + bytes([body[place] ^ 0xC1]) + body[place + 1 :])
+        try:
+            rows_of(path, "chatgpt")
+        except LogFileError as error:
+            refused += str(error).startswith(f"{path}: ")
+    assert refused > len(body) // 2
+
+
+def test_what_is_packed_into_a_few_bytes_is_refused_in_lists_of_names_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.exports._MOST_BYTES", 1_000)
+    day = b'[{"ts": "1704067200.1", "user": "U1", "text": "The kettle is on."}]'
+    bomb = packed(tmp_path / "bomb.zip", [("general/2024-01-01.json", day), ("users.json", b"[" + b" " * 10**6 + b"]")])
+    with pytest.raises(LogFileError, match=r"users\.json has more than 1,000 bytes"):
+        rows_of(bomb, "slack")
+
+
+def test_names_within_an_archive_lead_nowhere_and_archives_within_it_are_not_opened(tmp_path):
+    said = (EXPORTS / "chatgpt" / "conversations.json").read_bytes()
+    inner = packed(tmp_path / "inner.zip", [("conversations.json", said)]).read_bytes()
+    outer = [("../../conversations.json", said), ("old.zip", inner), ("/b/conversations.json", b"[]")]
+    rows = rows_of(packed(tmp_path / "outer.zip", outer), "chatgpt")
+    assert {row.row_id.rpartition(":")[0] for row in rows} == {"outer.zip/../../conversations.json"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inner.zip", "outer.zip"]
+    with pytest.raises(LogFileError, match="no file in it holds messages"):
+        rows_of(packed(tmp_path / "nested.zip", [("old.zip", inner)]), "chatgpt")

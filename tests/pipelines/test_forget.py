@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.parquet as pq
 import pytest
 
-from hgmem_core.config import InputConfig, SkillsConfig
+from hgmem_core.config import InputConfig
 from hgmem_core.model_config import EncoderConfig
 from hgmem_core.recipes import MODEL_FREE
+from hgmem_core.stage_config import SkillsConfig
 from pipelines import build as build_module
 from pipelines.encoders import open_encoder
 from pipelines.forget import NothingToForget, Selection, forget, restore

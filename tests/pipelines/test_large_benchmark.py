@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hgmem_core.config import IndexConfig
+from hgmem_core.stage_config import IndexConfig
 from pipelines.large_benchmark import RECIPES_TIMED, benchmark_large
 from pipelines.large_log import large_log
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hgmem_core.chat import Reply, Request
-from hgmem_core.config import SkillsConfig
 from hgmem_core.model_config import LlmConfig, PriceConfig
+from hgmem_core.stage_config import SkillsConfig
 from pipelines import object_storage
 from pipelines.calls import Answered, Calls, drop_refused
 from pipelines.estimate import estimate

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from hgmem_core import __version__
-from hgmem_core.config import ResourcesConfig
+from hgmem_core.run_config import ResourcesConfig
 from pipelines import preflight
 from pipelines.preflight import (
     PreflightError,

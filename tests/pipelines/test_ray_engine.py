@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from hgmem_core.config import ResourcesConfig, RunConfig
+from hgmem_core.run_config import ResourcesConfig, RunConfig
 from pipelines import ray_connection
 from pipelines.engine import ClusterError
 from pipelines.import_stage import ImportFailed

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hgmem_core.config import RunConfig, parse_config
+from hgmem_core.config import parse_config
 from hgmem_core.data_parallel import ALONE, DataParallel
 from hgmem_core.frontier_training import RoutedTraining
 from hgmem_core.hage_training import HeldOutQuestion, WalkTraining
 from hgmem_core.namespace_index import TieOrder
 from hgmem_core.recipes import RECIPES
 from hgmem_core.reinforce import HageTraining
+from hgmem_core.run_config import RunConfig
 from hgmem_core.section import ConfigError
 from hgmem_core.trained import TrainedModelError
 from pipelines import ray_training

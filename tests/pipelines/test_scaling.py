@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from hgmem_core.config import Config, RunConfig, StoreConfig
+from hgmem_core.config import Config, StoreConfig
+from hgmem_core.run_config import RunConfig
 from pipelines import scaling
 from pipelines.benchmark import synthetic_input
 from pipelines.progress import Silent

@@ -329,3 +329,54 @@ def test_the_openapi_file_names_both_ways_to_answer(root):
     assert set(about["responses"]["200"]["content"]) == {"application/json", "text/event-stream"}
     assert {"429", "501", "502", "504"} <= set(about["responses"])
     assert isinstance(AnswerDelta(text="a"), serve_models.BaseModel)
+
+
+def shown_of(deltas):
+    """What a client has on its screen before the last event."""
+    shown = ""
+    for _, delta in deltas:
+        shown = delta["text"] if delta["restarts"] else shown + delta["text"]
+    return shown
+
+
+@pytest.mark.parametrize("number", [10**9, 10**12, int("9" * 4_000)])
+def test_a_citation_of_any_size_that_was_not_given_is_refused_and_not_left_in_the_text(root, server, number):
+    server.script = lambda body: says(1, answer=f"It is red [{number}][1].")
+    with client_of(config_for(root, server)) as client:
+        for stream in (False, True):
+            response = post(client, "answer", **QUESTION, stream=stream)
+            found = events_of(response)[-1][1] if stream else response.json()
+            assert (found["answer"], found["citations"][0]["number"]) == ("It is red.", 1)
+            assert str(found["refused_citations"][0]) == str(number)[:15]
+
+
+def test_a_model_that_cites_no_number_shows_nothing(root, server):
+    server.script = lambda body: Scripted('{"citations": [true], "answer": "Secret.", "missing": ""}')
+    with client_of(config_for(root, server)) as client:
+        response = post(client, "answer", **QUESTION, stream=True)
+    assert "Secret" not in response.text and events_of(response)[-1][1]["outcome"] == "failed"
+
+
+def test_a_text_that_the_model_takes_back_is_begun_anew(root, server):
+    server.script = lambda body: Scripted('{"citations": [1], "answer": "It is green.", "answer": "It is red."}')
+    with client_of(config_for(root, server)) as client:
+        *deltas, (_, whole) = events_of(post(client, "answer", **QUESTION, stream=True))
+    assert shown_of(deltas) == whole["answer"] == "It is red."
+
+
+def test_a_very_long_answer_comes_in_time_and_what_is_shown_first_begins_it(root, server):
+    server.script = lambda body: says(1, answer="It is red. " * 3_000)
+    with client_of(config_for(root, server)) as client:
+        *deltas, (name, whole) = events_of(post(client, "answer", **QUESTION, stream=True))
+    assert name == "answer" and len(whole["answer"]) <= 8_000
+    assert len(shown_of(deltas)) > 1_000 and whole["answer"].startswith(shown_of(deltas))
+    assert len(deltas) < 1_000
+
+
+def test_a_stream_without_an_end_is_given_up_before_it_fills_the_memory(root, server, monkeypatch):
+    monkeypatch.setattr("pipelines.http_client._MOST_STREAMED_BYTES", 100)
+    monkeypatch.setattr("pipelines.http_client._MOST_BYTES", 100)
+    server.script = lambda body: says(1, answer="It is red. " * 30)
+    with client_of(config_for(root, server)) as client:
+        for stream in (False, True):
+            problem_of(post(client, "answer", **QUESTION, stream=stream), 502)

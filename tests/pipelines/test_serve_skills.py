@@ -2,7 +2,7 @@
 
 import pytest
 
-from hgmem_core.config import SkillsConfig
+from hgmem_core.stage_config import SkillsConfig
 from pipelines import serve_models
 from pipelines.retriever import Retriever
 from pipelines.static import StaticEncoder

@@ -8,6 +8,7 @@ from pipelines.files import StoreError
 from pipelines.forget import Selection, forget, restore
 from pipelines.minilm import IDENTITY as MINILM
 from pipelines.publish import publish
+from pipelines.serve_problems import Problem
 from pipelines.serve_versions import RETRY_SECONDS, Versions
 from pipelines.static import StaticEncoder
 from pipelines.store import Store
@@ -94,6 +95,22 @@ def test_rolling_back_serves_the_old_version_at_once_and_can_be_undone(built, ro
             assert post(client, "search", **QUESTION).json()["version"] == version
         assert current_version(Store.open(root)) == (told.json()["pointer"], new)
         problem_of(post(client, "version/rollback", version="f" * 16), 422)
+
+
+def test_rolling_back_has_a_time_of_its_own_for_it_verifies_all_files(built, root):
+    old, new = built[1]
+    with client_of(serve_config(root, timeout_seconds=1e-6)) as client:
+        problem_of(post(client, "search", **QUESTION), 504)
+        assert post(client, "version/rollback", version=old).json()["version"] == old
+        point_to(Store.open(root), new)
+        assert client.post("/v1/version/reload").json()["version"] == new
+
+
+def test_a_rollback_that_takes_longer_goes_on(built, root):
+    old, _ = built[1]
+    with client_of(serve_config(root, version_timeout_seconds=1e-6)) as client:
+        problem_of(post(client, "version/rollback", version=old), 504)
+        assert any(client.get("/v1/version").json()["version"] == old for _ in range(100_000))
 
 
 def test_a_rollback_to_a_damaged_version_leaves_the_pointer(built, root):
@@ -197,6 +214,18 @@ def test_an_index_of_another_encoder_is_refused_with_what_to_do(root, monkeypatc
 
 class OtherWeights(StaticEncoder):
     identity = replace(StaticEncoder().identity, weights_sha256="f" * 64)
+
+
+def test_a_replica_that_notices_nothing_new_any_more_says_so_to_whoever_looks_at_its_health(root, monkeypatch):
+    with client_of(serve_config(root, refresh_seconds=0.01)) as client:
+        client.service.probe()
+        assert client.get("/v1/readyz").status_code == 200
+        monkeypatch.setattr("pipelines.serve_versions.current_version", lambda store: {}["of an unforeseen shape"])
+        told = next(each for _ in range(100_000) if (each := client.get("/v1/readyz")).status_code != 200)
+        assert "log of the endpoint" in problem_of(told, 503)["detail"]
+        with pytest.raises(Problem):
+            client.service.probe()
+        assert post(client, "search", **QUESTION).json()["hits"]  # until it is replaced
 
 
 def test_a_request_is_answered_by_one_version_through_a_switch(built, root, monkeypatch):

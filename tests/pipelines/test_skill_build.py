@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from hgmem_core.chat import Reply
-from hgmem_core.config import SkillsConfig
 from hgmem_core.model_config import PriceConfig
 from hgmem_core.schemas import TRAJECTORY
 from hgmem_core.skill_index import NODE_TABLES, SKILL_TABLES
 from hgmem_core.skill_recipes import SKILL_RECIPES
+from hgmem_core.stage_config import SkillsConfig
 from pipelines import skill_stages
 from pipelines.encoders import open_encoder
 from pipelines.import_stage import ImportFailed

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from hgmem_core.config import EvolutionConfig, SkillsConfig
 from hgmem_core.section import ConfigError
 from hgmem_core.skill_index import SKILL_TABLES
+from hgmem_core.stage_config import EvolutionConfig, SkillsConfig
 from pipelines.feedback_files import read_feedback
 from pipelines.lease import LeaseHeld, hold_lease
 from pipelines.progress import Silent

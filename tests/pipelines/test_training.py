@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from hgmem_core.config import TrainConfig
 from hgmem_core.learned_flat import TurnRanker, find_candidates, learned_odds, learned_order
 from hgmem_core.recipes import RECIPES
 from hgmem_core.relations import PAPER
+from hgmem_core.run_config import TrainConfig
 from hgmem_core.tasks.task import Questions, TaskError
 from hgmem_core.trained import TrainedModelError
 from pipelines.training import Trainer, examples_of, schedule_of

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hgmem_core import heads
-from hgmem_core.config import RunConfig
 from hgmem_core.embeddings import context_texts
+from hgmem_core.run_config import RunConfig
 from hgmem_core.trained import TrainedModelError
 from pipelines import tuned_training
 from pipelines.bert_encoder import BertFolder

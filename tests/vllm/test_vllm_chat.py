@@ -6,8 +6,8 @@ import pytest
 import ray.data
 
 from hgmem_core.chat import ModelError, Reply
-from hgmem_core.config import RunConfig
 from hgmem_core.model_config import LlmConfig, VllmConfig
+from hgmem_core.run_config import RunConfig
 from pipelines.vllm_chat import asked_by_vllm, check_vllm
 from tests.vllm.conftest import CONTEXT_TOKENS, ENGINE_KWARGS, OUTPUTS
 from tests.vllm.questions import Intent, Statements, request_for
