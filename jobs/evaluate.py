@@ -97,6 +97,12 @@ def main(argv: Sequence[str]) -> int:
         "--context-tokens", type=int, metavar="N", help="retrieval: measure all@context under this budget"
     )
     parser.add_argument(
+        "--worst",
+        type=int,
+        metavar="N",
+        help="retrieval: tell the N worst questions of each recipe, what it missed, and why; the result then has texts",
+    )
+    parser.add_argument(
         "--evolve", type=int, default=1, metavar="N", help="skills: cycles of evolution whose loss is measured (1)"
     )
     parser.add_argument(
@@ -161,6 +167,8 @@ def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
     protocol = find_protocol(arguments.protocol, arguments.task) if arguments.protocol else None
     if arguments.context_tokens is not None and arguments.context_tokens < 1:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
+    if arguments.worst is not None and (arguments.cv or arguments.worst < 1):
+        raise ConfigError("--worst: goes without --cv, and is at least 1")
     if arguments.seeds is not None and (not arguments.cv or arguments.seeds < 1):
         raise ConfigError("--seeds: goes with --cv, and is at least 1")
     if arguments.tune and (not arguments.cv or arguments.version or config.encoder.tuned):
@@ -190,8 +198,9 @@ def _retrieval(arguments: argparse.Namespace, config: Config) -> dict[str, Any]:
         tokens = arguments.context_tokens
         with opened_models(config, protocol) if protocol else nullcontext() as asked:
             result = evaluate_task(
-                task, version, config, encoder, recipes, bars, arguments.baseline, tokens, reranking, models, earlier
-            )
+                task, version, config, encoder, recipes, bars, arguments.baseline, tokens, reranking, models, earlier,
+                arguments.worst or 0,
+            )  # fmt: skip
             if protocol and asked:
                 answered, rows = evaluate_answers(
                     task, version, config, encoder, recipes, protocol, asked, bars,
