@@ -1,6 +1,7 @@
 """Write a report as one HTML page that needs nothing else: no script, no font, no network.
 
-`python -m jobs.report evaluation r.json --out report.html`
+`python -m jobs.report build memory.toml --out build.html`
+`python -m jobs.report evaluation r.json --out evaluation.html`
 """
 
 import argparse
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hgmem_core.section import ConfigError
-from jobs.terminal import console, run_job
+from jobs.terminal import add_store_arguments, console, open_store, run_job
+from pipelines.versions import open_version
 
 if TYPE_CHECKING:
     from pipelines.report_page import Page
@@ -33,19 +35,28 @@ def main(argv: Sequence[str]) -> int:
         metavar="FILE",
         help="the curves.json of a trained model; may be given more than once",
     )
-    for command in (evaluation,):
+    build = commands.add_parser("build", help="what a version of a store holds, and what building it took")
+    add_store_arguments(build)
+    build.add_argument("--version", metavar="VERSION", help="its id; without one, the current version")
+    for command in (build, evaluation):
         command.add_argument("--out", type=Path, required=True, metavar="FILE", help="the HTML file to write")
     arguments = parser.parse_args(argv)
     with _drawing_packages():
         # Imported here because nothing else needs matplotlib and jinja2, which are an extra.
         from pipelines.report_page import render
 
-        text = render(_evaluation(arguments))
+        text = render(_build(arguments) if arguments.command == "build" else _evaluation(arguments))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.touch(mode=0o600)  # a new file is its owner's alone: it may quote the log
     arguments.out.write_text(text, encoding="utf-8")
     console.print(f"[bold]report[/] {arguments.out}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _build(arguments: argparse.Namespace) -> "Page":
+    from pipelines.build_report import build_page
+
+    return build_page(open_version(open_store(arguments), arguments.version))
 
 
 def _evaluation(arguments: argparse.Namespace) -> "Page":

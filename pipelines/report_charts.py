@@ -139,8 +139,8 @@ class Charts:
             axes.tick_params(axis="y", labelcolor=_SOFT)
             tenth, most = np.percentile(numbers, [10, 90])
             told = (
-                f"{len(numbers):,} {of}: median {_number(middle)} {unit} (dashed), a tenth up to "
-                f"{_number(float(tenth))}, a tenth from {_number(float(most))}, {_number(low)} to {_number(high)}"
+                f"{len(numbers):,} {of}: median {_number(middle)} (dashed), 80 % of them from {_number(float(tenth))} "
+                f"to {_number(float(most))}, all from {_number(low)} to {_number(high)}"
             )
             return self._chart(figure, title, told, told)
 
