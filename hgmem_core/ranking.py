@@ -80,7 +80,8 @@ class Ranking:
         scores: float32 `[n]`, falling.
         legs: What each list says. Under reciprocal rank fusion the ranks decide; a blend is the sum of the scores.
         reason: Why the ranking is empty, else None.
-        episodes: Episodes that a coarse-to-fine recipe chose, best first.
+        topics: Topics that a coarse-to-fine recipe chose, best first.
+        episodes: Episodes that it chose, best first.
         facts: Facts that it chose, best first.
         passes: Which turns passed the filters, bool `[turns]`; None if there were none.
         reranked: Whether a reranker had a say.
@@ -98,6 +99,7 @@ class Ranking:
     reranked: bool = False
     rerank_failure: str | None = None
     paths: Mapping[int, tuple[Step, ...]] = field(default_factory=dict)
+    topics: Rows = field(default_factory=lambda: NO_ROWS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,7 +318,10 @@ def _ranked(index: NamespaceIndex, chosen: Chosen, passes: Mask | None, k: int, 
         scores = np.array([read[row] for row in order.tolist()], np.float32)
         legs["rerank"] = _read_scores(len(index), order, scores, order)
     paths = chosen_paths(index.graph, chosen) if explain else {}
-    return Ranking(rows, _by_rank(len(rows)), legs, reason, chosen.episodes, chosen.facts, passes, paths=paths)
+    by_rank = _by_rank(len(rows))
+    return Ranking(
+        rows, by_rank, legs, reason, chosen.episodes, chosen.facts, passes, paths=paths, topics=chosen.topics
+    )
 
 
 def passing(index: NamespaceIndex, filters: Filters) -> Mask | None:

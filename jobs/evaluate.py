@@ -81,6 +81,12 @@ def main(argv: Sequence[str]) -> int:
         "--context-tokens", type=int, metavar="N", help="retrieval: measure all@context under this budget"
     )
     parser.add_argument(
+        "--worst",
+        type=int,
+        metavar="N",
+        help="retrieval: tell the N worst questions of each recipe, what it missed, and why; the result then has texts",
+    )
+    parser.add_argument(
         "--evolve", type=int, default=1, metavar="N", help="skills: cycles of evolution whose loss is measured (1)"
     )
     parser.add_argument(

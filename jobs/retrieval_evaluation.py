@@ -46,6 +46,8 @@ def evaluate_retrieval(arguments: argparse.Namespace, config: Config) -> dict[st
     protocol = find_protocol(arguments.protocol, arguments.task) if arguments.protocol else None
     if arguments.context_tokens is not None and arguments.context_tokens < 1:
         raise ConfigError(f"--context-tokens: {arguments.context_tokens} is not at least 1")
+    if arguments.worst is not None and (arguments.cv or arguments.worst < 1):
+        raise ConfigError("--worst: goes without --cv, and is at least 1")
     if arguments.seeds is not None and (not arguments.cv or arguments.seeds < 1):
         raise ConfigError("--seeds: goes with --cv, and is at least 1")
     if arguments.tune and (not arguments.cv or arguments.version or config.encoder.tuned):
@@ -76,8 +78,9 @@ def evaluate_retrieval(arguments: argparse.Namespace, config: Config) -> dict[st
         models = stored_for(config.retrieve.models, version)
         tokens = arguments.context_tokens
         result = evaluate_task(
-            task, version, config, encoder, recipes, bars, arguments.baseline, tokens, reranking, models, earlier
-        )
+            task, version, config, encoder, recipes, bars, arguments.baseline, tokens, reranking, models, earlier,
+            arguments.worst or 0,
+        )  # fmt: skip
         if protocol and asked:
             answered, rows = evaluate_answers(
                 task, version, config, encoder, recipes, protocol, asked, bars,
@@ -97,10 +100,14 @@ def _write_answers(path: Path | None, rows: Sequence[Mapping[str, Any]]) -> None
 def _asked(arguments: argparse.Namespace, config: Config, encoder: Encoder, bars: Bars) -> tuple[Task, Version]:
     """Return the questions, and the version that is to answer them."""
     if arguments.task == own_questions.NAME:
-        version = open_version(Store.open(config.store.root, config.store.cache), arguments.version)
+        version = open_version(_store(config), arguments.version)
         return open_own_questions(arguments.data, version, encoder), version
     task = open_task(arguments.task, arguments.data, arguments.corpus)
     return task, version_of(arguments, task, config, encoder, bars)
+
+
+def _store(config: Config) -> Store:
+    return Store.open(config.store.root, config.store.cache, config.store.cache_gib)
 
 
 def recipes_of(arguments: argparse.Namespace) -> list[str]:
@@ -118,9 +125,7 @@ def recipes_of(arguments: argparse.Namespace) -> list[str]:
 def version_of(arguments: argparse.Namespace, task: Task, config: Config, encoder: Encoder, bars: Bars) -> Version:
     """Return the version that is named, else one that is built of the benchmark's own logs."""
     if arguments.version:
-        return open_version(
-            Store.open(config.store.root, config.store.cache, config.store.cache_gib), arguments.version
-        )
+        return open_version(_store(config), arguments.version)
     return task_version(task, config, encoder, cache_folder("evaluations"), now(), bars)
 
 

@@ -3,6 +3,8 @@
 Import and build are the same functions of a file or a bucket whichever engine calls them, so both give equal stores.
 """
 
+import resource
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -144,6 +146,12 @@ class BuildJob:
         return Runner(self.store, bucket, parents, tell, self.id)
 
 
+def peak_memory() -> int:
+    """Return the most memory that this process has had so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
 class Watch:
     """Takes what workers report of a build: for the summary, and for whoever watches. Threads may share it."""
 
@@ -164,7 +172,8 @@ class Watch:
         elif not record.made:
             return  # on Ray a bucket is taken up several times, and finds what it made
         rows = sum(record.outcomes.values())
-        self._log.write(BucketDone(record.stage, record.bucket, round(record.seconds, 4), rows, record.made))
+        seconds, peak = round(record.seconds, 4), peak_memory()
+        self._log.write(BucketDone(record.stage, record.bucket, seconds, rows, record.made, peak))
 
     def encoded(self, stage: str, texts: int, seconds: float) -> None:
         """Take that so many texts of a stage were encoded."""

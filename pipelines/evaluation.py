@@ -33,6 +33,7 @@ from pipelines.retriever import Retriever
 from pipelines.session_recall import session_recalls
 from pipelines.store import file_sha256
 from pipelines.versions import Version, open_version
+from pipelines.worst_questions import worst_questions
 
 RESULT_SCHEMA_VERSION = 1
 RANKED = 1_000
@@ -112,6 +113,7 @@ def evaluate_task(
     reranking: Reranking | None = None,
     models: Mapping[str, StoredModel] = MappingProxyType({}),
     earlier: Version | None = None,
+    worst: int = 0,
 ) -> dict[str, Any]:
     """Ask every question within its own namespace and return the result document; a recipe named twice counts once.
 
@@ -128,6 +130,7 @@ def evaluate_task(
         models: Of the recipes that are trained; a warning names those that learned from these very questions.
         earlier: Another version, from which each recipe's paired differences are reported as `comparisons`; None for
             none.
+        worst: How many questions of each recipe are told as `worst`, with the evidence that it missed; 0 for none.
 
     Raises:
         TaskError: The version holds other data than the task's.
@@ -148,6 +151,8 @@ def evaluate_task(
         before = Retriever(earlier, encoder, reranking, trained, tuned)
         extra["comparisons"], left_out = _compared(task, scores, before, progress)
         warnings += left_out
+    if worst:
+        extra["worst"] = worst_questions(retriever, task, scores, run, worst, RANKED, progress)
     for metric, values in session_recalls(retriever, questions, run, recipes).items():
         scores = scores.with_metric(metric, values)
     if context_tokens is not None:

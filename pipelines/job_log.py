@@ -93,13 +93,17 @@ class ModelAsked:
 
 @dataclass(frozen=True, slots=True)
 class BucketDone:
-    """A stage is done on one bucket: made now, or found as it was made before."""
+    """A stage is done on one bucket: made now, or found as it was made before.
+
+    `peak_memory` is the most that the driver's process has had so far, in bytes; workers on Ray are others.
+    """
 
     stage: str
     bucket: int
     seconds: float
     rows: int
     made: bool
+    peak_memory: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,13 +239,15 @@ class Retriever:
             )
         return self._tuned
 
-    def rank(self, namespace: str, query: Query, recipe: AnyRecipe, k: int, filters: Filters) -> Ranking | None:
-        """Rank the turns of a namespace; None if the version has nothing of it."""
+    def rank(
+        self, namespace: str, query: Query, recipe: AnyRecipe, k: int, filters: Filters, explain: bool = False
+    ) -> Ranking | None:
+        """Rank the turns of a namespace; None if the version has nothing of it. `explain` keeps what each list says."""
         index = self.namespace(namespace)
         if index is None:
             return None
         reranker = None if self._reranking is None else self._reranking.of(index)
-        return rank_turns(index, query, recipe, filters, k, reranker, trained=self._model_of(recipe))
+        return rank_turns(index, query, recipe, filters, k, reranker, explain, trained=self._model_of(recipe))
 
     def _model_of(self, recipe: AnyRecipe) -> Trained | None:
         name = model_name(recipe)

@@ -114,6 +114,28 @@ def test_differences_and_contexts_on_request(tmp_path):
     assert result["context_tokens"] == 400
 
 
+def test_the_worst_questions_are_told_with_what_was_missed_and_why(tmp_path):
+    samples = small_locomo()
+    every = [f"D{session}:{turn}" for session in (1, 2, 10) for turn in range(1, 6)]
+    samples[0]["qa"][0] |= {"question": "Who would know it?", "evidence": every}  # every turn says "know"
+    samples[0]["qa"][1] |= {"question": "Who rehearses on the kitten?", "evidence": ["D2:4", "D2:5"]}
+    data = tmp_path / "small.json"
+    data.write_text(json.dumps(samples))
+    worst = evaluated(tmp_path, data, "--recipes", "bm25", "--worst", "2", "--set", "encoder.name=static")["worst"]
+    unheard, cut = worst["questions"]
+    assert (unheard["recipe"], unheard["question"], unheard["recall@10"]) == ("bm25", "Who rehearses on the kitten?", 0)
+    assert [(one["source_id"], one["rank"], one["why"]) for one in unheard["missed"]] == [
+        ("D2:4", None, "never_found"),
+        ("D2:5", None, "never_found"),
+    ]
+    assert {one["source_id"] for one in unheard["first"]} == {"D1:1", "D2:1", "D10:1"}
+    assert not any(one["is_evidence"] for one in unheard["first"])
+    assert sorted((one["rank"], one["legs"]["bm25/turn"], one["why"]) for one in cut["missed"]) == [
+        (rank, rank, "cut") for rank in range(11, 16)
+    ]
+    assert worst["evidence_by_rank"] == [{"recipe": "bm25", "1-10": 10, "11-30": 5, "31-100": 0, "101-": 0, "never": 2}]
+
+
 @pytest.mark.skipif("HGMEM_DATA" not in os.environ, reason="HGMEM_DATA names no folder with the real data")
 def test_hypergraph_keeps_its_marks_on_locomo(tmp_path):
     data = Path(os.environ["HGMEM_DATA"]) / "locomo" / "locomo6.json"

@@ -38,7 +38,7 @@ def test_a_log_holds_one_event_a_line_with_its_time_and_facts(tmp_path):
     path = tmp_path / "logs" / "a.jsonl"
     with open_job_log("rebuild", path) as log:
         log.write(EngineChosen("local", 1234))
-        log.write(BucketDone("merge", 3, 0.12345, 40, made=False))
+        log.write(BucketDone("merge", 3, 0.12345, 40, made=False, peak_memory=7))
         log.write(Retried("buckets", None, 2, "WorkerCrashedError"))
         assert len(lines(path.read_text())) == 4  # as it happens, not at the end
     events = lines(path.read_text())
@@ -51,7 +51,7 @@ def test_a_log_holds_one_event_a_line_with_its_time_and_facts(tmp_path):
     assert events[0] == {"event": "job_started", "level": "info", "what": "rebuild", "hgmem": __version__}
     assert events[2] == {
         "event": "bucket_done", "level": "info", "stage": "merge", "bucket": 3, "seconds": 0.123, "rows": 40,
-        "made": False,
+        "made": False, "peak_memory": 7,
     }  # fmt: skip
     assert (events[3]["level"], events[3]["bucket"], events[3]["error"]) == ("warning", None, "WorkerCrashedError")
 
@@ -101,7 +101,7 @@ def test_no_text_namespace_speaker_session_or_file_name_of_a_rebuild_is_in_its_l
 
 
 def test_events_come_from_workers_and_many_threads(tmp_path):
-    events = [BucketDone("merge", bucket, 0.1, 1, made=True) for bucket in range(200)]
+    events = [BucketDone("merge", bucket, 0.1, 1, made=True, peak_memory=7) for bucket in range(200)]
     events = pickle.loads(pickle.dumps(events))
     with open_job_log("rebuild", tmp_path / "a.jsonl") as log:
         threads = [threading.Thread(target=lambda one=one: [log.write(event) for event in one]) for one in
