@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
+from hgmem_core.gate import read_floor
 from hgmem_core.ids import check_namespace
 from hgmem_core.model_config import (
     EncoderConfig,
@@ -19,7 +20,12 @@ from hgmem_core.model_config import (
 )
 from hgmem_core.section import ConfigError, Section
 
-Format = Literal["parquet", "jsonl", "csv", "openai", "locomo", "hotpotqa", "musique"]
+Format = Literal[
+    "parquet", "jsonl", "csv", "openai", "chatgpt", "claude", "slack", "otel",
+    "locomo", "longmemeval", "hotpotqa", "2wiki", "musique",
+]  # fmt: skip
+NAMES_ITS_MEMORY = frozenset({"locomo", "longmemeval"})
+"""Formats whose importer says whose memory a row is."""
 TrajectoryFormat = Literal["tau-bench", "intercode", "alfworld", "trajectories"]
 """Of logs that hold runs of agents; the other formats hold messages."""
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
@@ -49,11 +55,13 @@ class InputConfig(Section):
     format: Format | TrajectoryFormat
     paths: Annotated[list[str], Field(min_length=1)]
     namespace: str = ""
-    """Template over the row's columns, such as `acme/{user}`; LoCoMo names its own namespaces."""
+    """Template over the row's columns, such as `acme/{user}`; LoCoMo and LongMemEval name their own namespaces."""
     time_zone: str = "UTC"
     """The IANA zone in which times without one are meant."""
     time_unit: TimeUnit = "auto"
     """The unit of numeric times since 1970; `auto` goes by their size."""
+    session_gap_minutes: Annotated[float, Field(ge=0.0, le=1_000_000.0)] = 0.0
+    """Of a log without sessions: a longer silence begins another one; 0 leaves all of a namespace in one."""
     columns: ColumnsConfig = ColumnsConfig()
 
     @field_validator("time_zone")
@@ -65,7 +73,7 @@ class InputConfig(Section):
 
     @model_validator(mode="after")
     def _names_its_memory(self) -> Self:
-        if self.format != "locomo" and not self.namespace:
+        if self.format not in NAMES_ITS_MEMORY and not self.namespace:
             raise ValueError("namespace is missing: say whose memory each row is, such as 'acme/{user}'")
         return self
 
@@ -93,6 +101,8 @@ class StoreConfig(Section):
     cache: str = ""
     """Of a store in object storage: the folder for copies of what is used, on every machine; empty for
     `hgmem/stores` in the user's cache folder."""
+    cache_gib: Annotated[float, Field(ge=0.0, le=1_000_000.0)] = 0.0
+    """What those copies may take on a machine, in GiB: beyond, what was used longest ago goes; 0 for no bound."""
 
     @property
     def mode(self) -> int:
@@ -261,6 +271,55 @@ class RetrieveConfig(Section):
     `abstention`."""
 
 
+class GateConfig(Section):
+    """What a version must find before a rebuild makes it the current one; without `data` there is no gate."""
+
+    task: Literal["questions", "locomo", "longmemeval", "hotpotqa", "2wiki", "musique"] = "questions"
+    """Your own `questions`, or a benchmark that the store has imported."""
+    data: str = ""
+    """The file with the questions."""
+    corpus: str = ""
+    """MuSiQue: the file with the paragraphs, if those are not with the questions."""
+    recipe: str = "default"
+    """Which recipe is asked."""
+    at_least: list[str] = []
+    """What its metrics must reach, in percent: `recall@10=70`, or `GROUP/recall@10=50` for a group of questions."""
+    not_worse: bool = True
+    """Whether the version must not be worse than the current one: no 95 % interval of a paired difference below 0."""
+
+    @field_validator("at_least")
+    @classmethod
+    def _are_floors(cls, value: list[str]) -> list[str]:
+        for text in value:
+            read_floor(text)
+        return value
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.data and not self.at_least and not self.not_worse:
+            raise ValueError("the gate lets everything pass: set at_least, such as ['recall@10=70'], or not_worse")
+        return self
+
+
+AnswerStyle = Literal["full", "short", "steps"]
+"""How an answer is worded: whole sentences, the bare thing that was asked for, or whole sentences after a chain of
+thought."""
+
+
+class AnswerConfig(Section):
+    """How questions are answered, by the model of `llm` at a server, else by the best statements word for word."""
+
+    style: AnswerStyle = "full"
+    context_tokens: Annotated[int, Field(ge=1, le=100_000)] = 2_000
+    """Of the statements that an answer may stand on."""
+    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 512
+    """Of an answer, its chain of thought included; a second try after one that was cut off may take twice as many."""
+    timeout_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 60.0
+    """For the model to answer, waiting and second tries included; what is found first has the time of any query."""
+    concurrency: Annotated[int, Field(ge=1, le=1_024)] = 8
+    """Answers that a replica of the endpoint has in the making at the same time; searches do not wait for them."""
+
+
 class ServeConfig(Section):
     """How the endpoint answers, and whom. Paths are of the machine that answers; Serve's own settings are Serve's."""
 
@@ -372,9 +431,13 @@ class Config(Section):
     index: IndexConfig = IndexConfig()
     skills: SkillsConfig = SkillsConfig()
     retrieve: RetrieveConfig = RetrieveConfig()
+    gate: GateConfig = GateConfig()
+    answer: AnswerConfig = AnswerConfig()
     serve: ServeConfig = ServeConfig()
     run: RunConfig = RunConfig()
     llm: LlmConfig = LlmConfig()
+    judge: LlmConfig = LlmConfig()
+    """Who marks answers in evaluations; with `engine` = none the model of `llm`. Its `stages` do not matter."""
 
     @model_validator(mode="after")
     def _has_a_place_for_vllm(self) -> Self:

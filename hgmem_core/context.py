@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import Ranking
 from hgmem_core.recipes import AnyRecipe, CoarseToFine
+from hgmem_core.text import WIDE_STOPS
 from hgmem_core.turns import UNKNOWN_TIME, date_texts, moment, turn_texts
 
 UNDATED = "Time unknown"
@@ -25,12 +26,14 @@ class Statement:
         date: The day on which its first source was said, in words; empty where unknown.
         order: Where it stands in time: that moment, then the source's row.
         turn_ids: The turns that it cites.
+        speaker: Who said all of it; empty where that is unknown, or several did.
     """
 
     text: str
     date: str
     order: tuple[bool, datetime, int]
     turn_ids: tuple[str, ...]
+    speaker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +45,22 @@ class Context:
         statements: In the order of the text; statement i is cited as `[i]`, from 1.
         tokens: Of `text`, headers and separators included.
         left_out: Statements that the budget had no room for.
+        best_first: The numbers of the statements in the order in which they were given.
     """
 
     text: str
     statements: tuple[Statement, ...]
     tokens: int
     left_out: int
+    best_first: tuple[int, ...]
 
     def turn_ids(self) -> set[str]:
         """Return every turn that some statement cites."""
         return {turn for statement in self.statements for turn in statement.turn_ids}
+
+
+NO_CONTEXT = Context("", (), 0, 0, ())
+"""Of a namespace that has nothing."""
 
 
 def assemble(statements: Sequence[Statement], budget: int, count_tokens: Callable[[str], int]) -> Context:
@@ -69,8 +78,7 @@ def assemble(statements: Sequence[Statement], budget: int, count_tokens: Callabl
     for statement in statements:
         same = merged.get(statement.text)
         turns = statement.turn_ids if same is None else tuple(dict.fromkeys((*same.turn_ids, *statement.turn_ids)))
-        first = same or statement
-        merged[statement.text] = Statement(first.text, first.date, first.order, turns)
+        merged[statement.text] = replace(same or statement, turn_ids=turns)
     chosen: list[Statement] = []
     dates: set[str] = set()
     spent = 0
@@ -86,7 +94,9 @@ def assemble(statements: Sequence[Statement], budget: int, count_tokens: Callabl
     began = {date: min(one.order for one in chosen if one.date == date) for date in dates}
     ordered = sorted(chosen, key=lambda statement: (began[statement.date], statement.order))
     text = "\n".join(_lines(ordered))
-    return Context(text, tuple(ordered), count_tokens(text), len(merged) - len(chosen))
+    numbers = {statement.text: number for number, statement in enumerate(ordered, 1)}
+    best_first = tuple(numbers[statement.text] for statement in chosen)
+    return Context(text, tuple(ordered), count_tokens(text), len(merged) - len(chosen), best_first)
 
 
 def _lines(statements: Iterable[Statement]) -> Iterator[str]:
@@ -153,7 +163,7 @@ def _episode(index: NamespaceIndex, episode: int) -> _Said:
     return summary, quoted or rows[:1]
 
 
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
+_SENTENCE_END = re.compile(rf"(?<=[.!?…{WIDE_STOPS}])\s+")
 
 
 def _says(text: str, sentence: str) -> bool:
@@ -177,5 +187,7 @@ def _statements(index: NamespaceIndex, every: Sequence[_Said]) -> list[Statement
         order = (said_at is None, said_at or _UNKNOWN, first)
         day = date.strip(" ()").partition(" on ")[2]
         line = " ".join(text.splitlines())  # a line of its own would look like another statement
-        statements.append(Statement(line, day, order, tuple(ids[row].as_py() for row in rows)))
+        speakers = {index.speaker_of(row) for row in rows}
+        speaker = speakers.pop() if len(speakers) == 1 else None
+        statements.append(Statement(line, day, order, tuple(ids[row].as_py() for row in rows), speaker or ""))
     return statements

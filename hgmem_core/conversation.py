@@ -8,9 +8,13 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from hgmem_core.config import ExtractConfig
+from hgmem_core.own_words import own_words
 from hgmem_core.statements import Lexicon, Names, Sentence, answers, read, speaker_names
 from hgmem_core.text import split_text
 from hgmem_core.turns import turn_texts
+
+INSTRUCTIONS = frozenset({"system", "developer"})
+"""Roles that tell a model what to do."""
 
 _ANSWER_SENTENCES = 2
 """How much of an answer stands with its question: the rest states something else."""
@@ -18,7 +22,16 @@ _ANSWER_SENTENCES = 2
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A turn: `who` is its speaker, else its role, else empty; `captions` stand for its attachments."""
+    """A turn.
+
+    Attributes:
+        turn_id: Its id.
+        who: Its speaker, else its role, else empty.
+        text: All of it.
+        captions: What stands for its attachments.
+        said_at, zone: When it was said, and in which zone that is shown.
+        instructs: Whether it tells a model what to do and be, which says nothing of anybody.
+    """
 
     turn_id: str
     who: str
@@ -26,6 +39,11 @@ class Said:
     captions: str
     said_at: datetime | None
     zone: ZoneInfo
+    instructs: bool = False
+
+    def own(self) -> "Said":
+        """Return what is said here by the one who speaks: no code, no quotations, and of instructions nothing."""
+        return replace(self, text="", captions="") if self.instructs else replace(self, text=own_words(self.text))
 
 
 def said_turns(turns: pa.Table) -> list[Said]:
@@ -36,7 +54,8 @@ def said_turns(turns: pa.Table) -> list[Said]:
     for full, turn, speaker, role, text, at, zone in zip(turn_texts(turns), *columns, strict=True):
         who = speaker or role or ""
         captions = full[len(line(who, text)) :].strip()
-        said.append(Said(turn, who, text, captions, at, ZoneInfo(zone or "UTC")))
+        instructs = (role or who).casefold() in INSTRUCTIONS
+        said.append(Said(turn, who, text, captions, at, ZoneInfo(zone or "UTC"), instructs))
     return said
 
 
@@ -83,7 +102,7 @@ class Utterance:
 
 
 def conversation(turns: Sequence[Said], words: Lexicon, names: Names, config: ExtractConfig) -> Iterator[Utterance]:
-    """Yield the utterances of an episode in the order of its turns.
+    """Yield the utterances of an episode in the order of its turns, each in its speaker's own words.
 
     A question is answered by the next turn of somebody else that is more than a courtesy, within
     `config.answer_turns` turns and before another question with content. An answer counts even where it is a mere
@@ -91,7 +110,7 @@ def conversation(turns: Sequence[Said], words: Lexicon, names: Names, config: Ex
     """
     found: list[Utterance] = []
     waiting: Question | None = None
-    for place, said in enumerate(turns):
+    for place, said in enumerate(turn.own() for turn in turns):
         sentences = read(said.text, words, names)
         captions = [Sentence(said.captions, _terms(said.captions, words), "statement")] if said.captions else []
         if waiting and place - waiting.place > config.answer_turns:

@@ -1,221 +1,233 @@
-"""English temporal expressions; the rule table is in `hgmem_core.dates`."""
+"""English temporal expressions; the rule table is `docs/time.md`."""
 
 import re
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
 from hgmem_core import spans
+from hgmem_core.english_clauses import (
+    goes_on,
+    is_ahead,
+    is_no_comparison,
+    is_not_since,
+    is_planned,
+    since_then,
+    tense_of,
+)
+from hgmem_core.english_numbers import COUNT, UNIT, UNITS, WHOLE, number_of
+from hgmem_core.english_words import MONTH, MONTHS, PART, SEASON, STEPS, WEEKDAY, WEEKDAYS, WHICH, in_day, rule
+from hgmem_core.english_written import RULES as WRITTEN
 from hgmem_core.spans import Span
-
-Resolver = Callable[[re.Match[str], datetime], Span | None]
-"""From a match and the local time at which it was said to the days it means; None where that is not known."""
-
-_ONES = "one two three four five six seven eight nine".split()
-_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_NUMBERS = MappingProxyType(
-    {word: number for number, word in enumerate([*_ONES, *_TEENS], 1)}
-    | {word: 10 * number for number, word in enumerate(_TENS, 2)}
-    | {"a": 1, "an": 1, "couple": 2}
-)
-MONTHS = MappingProxyType(
-    {
-        name: number
-        for number, full in enumerate(
-            "january february march april may june july august september october november december".split(), 1
-        )
-        for name in (full, full[:3])
-    }
-    | {"sept": 9}
-)
-_WEEKDAYS = MappingProxyType(
-    {name: number for number, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())}
-)
-
-_FULL_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept(?:ember)?|sep"
-    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
-_MONTH = rf"(?P<month>{_FULL_MONTH})\b\.?"
-_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
-_YEAR = (
-    r"(?P<year>(?:19|20)\d\d)\b(?![.,:/-]?\d)"
-    r"(?! (?:second|minute|hour|night|day|weekend|week|month|year|decade)s\b)"
-)
-_WEEKDAY = r"(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)"
-_SEASON = r"(?P<season>spring|summer|autumn|fall|winter)"
-_WORDS = rf"(?:{'|'.join(_TENS)})[- ](?:{'|'.join(_ONES)})|{'|'.join(_NUMBERS)}"
-_COUNT = rf"(?P<few>(?:a )?few|several)|(?:a )?(?P<count>\d{{1,4}}|{_WORDS})(?: of)?"
-_UNITS = "minute|hour|night|day|weekend|week|month|year"
-_UNIT = rf"(?P<unit>{_UNITS})s?"
-_NUMBER_WORD = (
-    rf"(?:{'|'.join([*_ONES, *_TEENS, *_TENS])}|couple|few|several|dozens?|hundreds?|thousands?|millions?|billions?"
-    r"|half|quarters?|thirds?)"
-)
-# What follows `in a year` in `in a year and a half` and `in a year or two`.
-_WHOLE = rf"(?!,? (?:and|or) (?:an? )?(?:{_NUMBER_WORD}\b|\d))"
-# Before a number that is the end of another, as in 2.5, 1,000 or 7-9.
-_TOUCHED = re.compile(r"(?:[\d./'’–−-]|\d,)$")
-# Before the last number of several: `hundred and five`, `one or two`, `half a`, `1 000`, `two years and three months`.
-_COUNTED = re.compile(
-    rf"(?:\d\s|[½¼¾]\s?|\b\d+ (?:and|or|to) |\b{_NUMBER_WORD}(?: of)?(?:,? (?:and|or|to))?[\s,-]+(?:a )?"
-    rf"|\b(?:{_NUMBER_WORD}|\d+) (?:{_UNITS})s?(?:,? and| or| to|,)? "
-    rf"|\ban? (?:{_UNITS})(?:,? and| or|,) )$",
-    re.IGNORECASE,
-)
-_MOST_BEFORE = 48
-_PART = r"(?: (?:morning|afternoon|evening|night))?"
+from hgmem_core.time_rules import choose
 
 _OF_DAY = MappingProxyType(
-    {"today": 0, "tonight": 0, "yesterday": -1, "tomorrow": 1, "last": -1, "this": 0}
-    | {"the day before yesterday": -2, "the day after tomorrow": 2}
+    {"yesterday": -1, "tomorrow": 1, "the day before yesterday": -2, "the day after tomorrow": 2}
 )
-
-
-def _number(match: re.Match[str]) -> tuple[int, int] | None:
-    """Return the lowest and the highest number that is meant; None for a part of another number."""
-    start = match.start("few" if match["few"] else "count")
-    before = match.string[max(0, start - _MOST_BEFORE) : start]
-    if _TOUCHED.search(before) or _COUNTED.search(before):
-        return None
-    if match["few"]:
-        return spans.FEW
-    parts = match["count"].lower().replace("-", " ").split()
-    count = sum(_NUMBERS.get(part) or int(part) for part in parts)
-    return count, count
 
 
 def _near_day(match: re.Match[str], now: datetime) -> Span:
-    phrase = match[0].lower()
-    return spans.day(now.date(), _OF_DAY.get(phrase, _OF_DAY.get(phrase.split()[0], 0)))
+    phrase, part = match[0].lower(), match["part"] or match["own"]
+    if phrase in ("tonight", "last night"):
+        return in_day(spans.day(now.date(), 0 if phrase == "tonight" else -1), "night", now)
+    day = next((offset for name, offset in _OF_DAY.items() if phrase.startswith(name)), 0)
+    return in_day(spans.day(now.date(), day), part, now)
 
 
-def _which(match: re.Match[str], now: datetime) -> Span | None:
+def _night(match: re.Match[str], now: datetime) -> Span:
+    return spans.part_of_day(spans.day(now.date(), -2).start, "night", now.tzinfo)
+
+
+def _which(match: re.Match[str], now: datetime) -> Span:
     """Resolve `last`, `this` or `next` with a weekday, a unit, a month or a season."""
-    today = now.date()
-    step = {"last": -1, "past": -1, "this": 0, "next": 1, "coming": 1}[match["which"].lower().split()[-1]]
+    today, step = now.date(), STEPS[match["which"].lower().split()[-1]]
     if match["unit"]:
         return spans.unit(today, match["unit"].lower(), step)
     if match["weekday"]:
-        weekday = _WEEKDAYS[match["weekday"].lower()]
-        if step == 0:
-            return spans.weekday_of_week(today, weekday)
-        ahead = (weekday - today.weekday() - (step > 0)) % 7 + (step > 0)
-        return spans.day(today, ahead if step > 0 else ahead - 7)
+        weekday = WEEKDAYS[match["weekday"].lower()]
+        day = spans.weekday_away(today, weekday, step) if step else spans.weekday_of_week(today, weekday)
+        return in_day(day, match["part"], now)
     years = range(today.year - 2, today.year + 3)
     if match["season"]:
-        name = match["season"].lower()
-        named = [spans.season(year, name) for year in years]
+        named = [spans.season(year, match["season"].lower()) for year in years]
         # Until its end in February, a winter is the one of the year before.
-        current = next((span for span in named if span[0] <= today < span[1]), spans.season(today.year, name))
-    else:
-        number = MONTHS[match["month"].lower()]
-        named = [spans.month(year, number) for year in years]
-        current = spans.month(today.year, number)
-    return current if step == 0 else spans.next_of(today, named) if step > 0 else spans.last_of(today, named)
+        current = next((span for span in named if span.start <= today < span.end), None)
+        return current if step == 0 and current else choose(today, named, step)
+    return choose(today, [spans.month(year, MONTHS[match["month"].lower()]) for year in years], step)
+
+
+def _plain_unit(match: re.Match[str], now: datetime) -> Span:
+    return spans.unit(now.date(), match["unit"].lower(), STEPS[match["which"].lower()])
+
+
+def _of_year(match: re.Match[str], now: datetime) -> Span:
+    """Resolve `August last year` and `last year in August`."""
+    year = now.year + STEPS[(match["which"] or match["which_first"]).lower()]
+    season, month = match["season"] or match["season_after"], match["month"] or match["month_after"]
+    return spans.season(year, season.lower()) if season else spans.month(year, MONTHS[month.lower()])
+
+
+def _same_unit(match: re.Match[str], now: datetime) -> Span:
+    return spans.unit(now.date(), match["unit"].lower(), 0)
+
+
+def _before_last(match: re.Match[str], now: datetime) -> Span:
+    step = STEPS[match["which"].lower()]
+    if match["weekday"]:
+        return spans.weekday_away(now.date(), WEEKDAYS[match["weekday"].lower()], step)
+    return spans.unit(now.date(), match["unit"].lower(), step)
+
+
+def _other_day(match: re.Match[str], now: datetime) -> Span:
+    return spans.units(now.date(), "day", (1, 7), -1)
 
 
 def _distance(match: re.Match[str], now: datetime) -> Span | None:
     """Resolve `two weeks ago` and `in two weeks` to the day, week, month or year that lies so far away."""
-    sign = -1 if match["ago"].lower() in ("ago", "back") else 1
-    number = _number(match)
+    sign = -1 if match["ago"].lower() in ("ago", "back", "since") else 1
+    number = number_of(match)
     if number is None:
         return None
     low, high = number
     unit = match["unit"].lower()
     if unit in ("minute", "hour"):
         step = timedelta(minutes=1) if unit == "minute" else timedelta(hours=1)
-        ends = sorted([now + sign * low * step, now + sign * high * step])
-        return ends[0].date(), ends[1].date() + timedelta(days=1)
+        moments = sorted((now.astimezone(UTC) + sign * count * step).astimezone(now.tzinfo) for count in (low, high))
+        first, last = (spans.moment(at, "minute" if unit == "minute" else "hour") for at in moments)
+        return Span(first.start, last.end, first.granularity)
     return spans.units(now.date(), "day" if unit == "night" else unit, (low, high), sign)
 
 
+def _weekday_by_tense(match: re.Match[str], now: datetime) -> Span | None:
+    """Resolve `on Friday` where the tense says which one."""
+    tense = tense_of(match)
+    day = spans.weekday_away(now.date(), WEEKDAYS[match["weekday"].lower()], tense) if tense else None
+    return day and in_day(day, match["part"], now)
+
+
+def _since_weekday(match: re.Match[str], now: datetime) -> Span:
+    return in_day(spans.weekday_away(now.date(), WEEKDAYS[match["weekday"].lower()], -1), match["part"], now)
+
+
+def _coming(match: re.Match[str], now: datetime) -> Span:
+    """Resolve the weekend or the season for which there are plans: the one that goes on or comes next."""
+    today = now.date()
+    if match["unit"]:
+        return spans.weekend(today)
+    named = [spans.season(year, match["season"].lower()) for year in (today.year - 1, today.year, today.year + 1)]
+    return next(span for span in named if span.end > today)
+
+
+def _weekdays_ago(match: re.Match[str], now: datetime) -> Span | None:
+    number = number_of(match)
+    if number is None or number[0] != number[1]:
+        return None
+    return spans.weekday_away(now.date(), WEEKDAYS[match["weekday"].lower()], -number[0])
+
+
 def _window(match: re.Match[str], now: datetime) -> Span | None:
-    unit = match["unit"].lower()
+    """Resolve `the last three weeks` and `the past year`, which end with the day of saying, and the next ones."""
+    unit = (match["unit"] or match["one"] or match["past"]).lower()
+    # `the coming weeks` are a few.
+    number = number_of(match) if match["unit"] else spans.FEW if match["many"] else (1, 1)
+    side = (match["side"] or match["side_of_one"] or match["side_of_past"]).lower()
+    return number and _up_to(now, unit, number, 1 if side in ("next", "coming") else -1)
+
+
+def _duration(match: re.Match[str], now: datetime) -> Span | None:
+    """Resolve `for three years` where it goes on until now."""
+    number = number_of(match)
+    return number and _up_to(now, match["unit"].lower(), number, -1)
+
+
+def _from_now(match: re.Match[str], now: datetime) -> Span | None:
+    """Resolve `within two weeks`."""
+    number = number_of(match)
+    return number and _up_to(now, match["unit"].lower(), number, 1)
+
+
+def _up_to(now: datetime, unit: str, number: tuple[int, int], sign: int) -> Span:
     if unit in ("minute", "hour"):
         return spans.day(now.date())
-    number = _number(match) if match["few"] or match["count"] else (1, 1)
-    if number is None:
-        return None
-    sign = 1 if match["side"].lower() in ("next", "coming") else -1
     return spans.window(now.date(), "day" if unit == "night" else unit, number[1], sign)
 
 
-def _month_day(match: re.Match[str], now: datetime) -> Span | None:
-    if _TOUCHED.search(match.string, max(0, match.start("day") - 2), match.start("day")):
-        return None
-    year = int(match["year"]) if match["year"] else None
-    return spans.named_day(now.date(), MONTHS[match["month"].lower()], int(match["day"]), year)
-
-
-def _number_day(match: re.Match[str], now: datetime) -> Span:
-    return spans.named_day(now.date(), int(match["month"]), int(match["day"]), int(match["year"]))
-
-
-def _month_year(match: re.Match[str], now: datetime) -> Span:
-    if match["season"]:
-        return spans.season(int(match["year"]), match["season"].lower())
-    return spans.month(int(match["year"]), MONTHS[match["month"].lower()])
-
-
-def _bare_month(match: re.Match[str], now: datetime) -> Span:
-    return spans.nearest_month(now.date(), MONTHS[match["month"].lower()])
-
-
-def _bare_year(match: re.Match[str], now: datetime) -> Span:
-    return spans.year(int(match["year"]))
+def _so_far(match: re.Match[str], now: datetime) -> Span | None:
+    """Resolve the part of a unit up to now, or from now: `earlier this month`, `later this week`."""
+    today = now.date()
+    whole = spans.unit(today, match["unit"].lower(), 0)
+    if match["side"].lower() == "earlier":
+        return Span(whole.start, spans.day(today).end, "part")
+    return Span(today, whole.end, "part")
 
 
 def _unknown(match: re.Match[str], now: datetime) -> None:
     return None
 
 
-def _rule(triggers: str, pattern: str, resolve: Resolver) -> tuple[tuple[str, ...], re.Pattern[str], Resolver]:
-    # Letters of other scripts may touch an English word, so only ASCII ones make it longer.
-    return tuple(triggers.split("|")), re.compile(rf"\b(?:{pattern})", re.IGNORECASE | re.ASCII), resolve
-
-
-_MONTH_TRIGGERS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
-# A rule's pattern is tried only where one of its triggers, in lower case, occurs: most turns name no time at all.
 RULES = (
-    _rule(
+    rule(
         "today|tonight|yesterday|tomorrow|last night|this morning|this afternoon|this evening",
-        rf"the day before yesterday|the day after tomorrow|(?:yesterday|tomorrow){_PART}\b|today\b|tonight\b"
-        r"|last night\b|this (?:morning|afternoon|evening)\b",
+        rf"(?:the day before yesterday|the day after tomorrow|yesterday|tomorrow){PART}\b|today\b|tonight\b"
+        r"|last night\b|this (?P<own>morning|afternoon|evening)\b",
         _near_day,
+        is_no_comparison,
     ),
-    _rule(
+    rule("the night before last", r"the night before last\b", _night),
+    rule(
         "last |this |next |past |coming ",
-        r"(?P<which>last|next|(?:this )?(?:past|coming)|this)"
-        rf" (?:(?:{_WEEKDAY}|(?P<unit>weekend)){_PART}|{_SEASON}|{_MONTH})\b(?! \d)"
-        # `the last week` is the window that ends now, `last week` the calendar's.
-        r"|(?<!the )(?<!past )(?P<which_unit>last|this|next) (?P<plain_unit>week|month|year)\b(?! of\b)",
-        lambda match, now: (
-            _which(match, now)
-            if match["which"]
-            else spans.unit(
-                now.date(), match["plain_unit"].lower(), ("last", "this", "next").index(match["which_unit"].lower()) - 1
-            )
-        ),
+        rf"{WHICH} (?:(?:{WEEKDAY}{PART}|(?P<unit>weekend|quarter(?! of)))|{SEASON}|{MONTH})\b(?! \d)",
+        _which,
     ),
-    _rule(" ago|from now| back", rf"(?:{_COUNT}) {_UNIT} (?P<ago>ago|back|from now)\b(?! in\b)", _distance),
-    _rule("in |within ", rf"(?P<ago>in|within) (?:{_COUNT}) {_UNIT}\b(?!'){_WHOLE}", _distance),
-    _rule(
-        "the last|the past|the next|the coming|these last|these past",
-        r"(?:(?:in|over|for|during|within) )?the(?:se)? (?P<side>last|past|next|coming)"
-        rf" (?:(?:{_COUNT}) )?{_UNIT}\b(?! of\b){_WHOLE}",
+    rule(
+        "last year|this year|next year",
+        rf"(?:(?:{MONTH}|{SEASON}) (?:of )?(?P<which>last|this|next) year"
+        rf"|(?P<which_first>last|this|next) year,? in (?:the )?(?:{MONTH.replace('month', 'month_after')}"
+        rf"|{SEASON.replace('season', 'season_after')}))\b",
+        _of_year,
+    ),
+    # `the last week` is the window that ends now, `last week` the calendar's.
+    rule(
+        "last |this |next ",
+        r"(?<!the )(?<!past )(?P<which>last|this|next) (?P<unit>week|month|year|decade)\b(?! of\b)",
+        _plain_unit,
+    ),
+    rule(
+        "of the ",
+        r"(?P<lead>(?:the )?(?:very )?(?:beginning|start|middle|end) of the )(?P<unit>week|month|year)\b(?! of\b)",
+        _same_unit,
+    ),
+    rule(
+        "before last|after next",
+        rf"the (?:{WEEKDAY}|(?P<unit>weekend|week|month|year)) (?P<which>before last|after next)\b",
+        _before_last,
+    ),
+    rule("the other ", r"the other (?:day|night|morning|afternoon|evening)\b", _other_day),
+    rule("earlier this|later this", r"(?P<side>earlier|later) this (?P<unit>week|month|year)\b", _so_far),
+    rule(" ago|from | back", rf"(?:{COUNT}) {UNIT} (?P<ago>ago|back|from (?:now|today))\b(?! in\b)", _distance),
+    rule("since", rf"(?:{COUNT}) {UNIT} (?P<ago>since)\b", _distance, since_then),
+    rule("days ago", rf"(?:{COUNT}) {WEEKDAY}s ago\b", _weekdays_ago),
+    rule("in ", rf"in (?:{COUNT}) {UNIT}\b(?!['’]){WHOLE}", _duration, is_not_since),
+    rule("in ", rf"(?P<ago>in) (?:{COUNT}) {UNIT}\b(?!['’]){WHOLE}", _distance, is_ahead),
+    rule("within ", rf"within (?:{COUNT}) {UNIT}\b{WHOLE}", _from_now, is_ahead),
+    rule("for the ", rf"for the (?:(?P<unit>weekend)|{SEASON})\b(?! of\b)", _coming, is_planned),
+    rule(
+        "last |past |next |coming ",
+        # Alone, `the next day` is the one after what is told, which is not known.
+        rf"(?:(?:in|over|for|during|within|throughout) )?(?:the(?:se)? |this )?(?P<side>last|past|next|coming)"
+        rf" (?:{COUNT}) {UNIT}\b(?! of\b){WHOLE}"
+        r"|(?:in|over|for|during|within|throughout) the(?:se)? (?P<side_of_one>last|past|next|coming)"
+        rf" (?P<one>{UNITS})(?P<many>s)?\b(?! of\b){WHOLE}"
+        rf"|(?:the|this) (?P<side_of_past>last|past) (?P<past>week|month|year|decade)\b(?! of\b){WHOLE}",
         _window,
     ),
-    _rule(_MONTH_TRIGGERS, rf"(?:the )?{_DAY}(?: of)? {_MONTH}(?:,? {_YEAR})?", _month_day),
-    _rule(_MONTH_TRIGGERS, rf"{_MONTH} (?:the )?{_DAY}(?:,? {_YEAR})?", _month_day),
-    _rule("19|20", r"(?P<year>(?:19|20)\d\d)(?P<sign>[-/.])(?P<month>\d\d?)(?P=sign)(?P<day>\d\d?)\b", _number_day),
-    _rule("19|20", rf"(?:{_MONTH}|{_SEASON})(?: of|,)? {_YEAR}", _month_year),
-    _rule(
-        _MONTH_TRIGGERS,
-        rf"(?:in|during|since|early|late|mid)[ -](?:early |late |mid-?)?{_MONTH}(?!,? (?:of )?\d)",
-        _bare_month,
+    rule(
+        "for ",
+        rf"for (?:about |over |almost |nearly |around |roughly )?(?:{COUNT}) {UNIT}\b(?! ago\b){WHOLE}",
+        _duration,
+        goes_on,
     ),
-    _rule("19|20", rf"(?:in|since|during|year|around) {_YEAR}", _bare_year),
-    _rule("day", rf"(?:on|since|until|till|by) {_WEEKDAY}{_PART}\b", _unknown),
+    *WRITTEN,
+    rule("day", rf"on {WEEKDAY}{PART}\b", _weekday_by_tense),
+    rule("since ", rf"(?P<lead>since ){WEEKDAY}{PART}\b", _since_weekday),
+    rule("day", rf"(?:until|till|by) {WEEKDAY}{PART}\b", _unknown),
 )

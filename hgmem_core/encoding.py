@@ -67,6 +67,13 @@ class Encoder(Protocol):
         """Return the tokens of each text, whole, without special tokens; none for a blank text."""
         ...
 
+    def understands(self, tokens: Tokens) -> bool:
+        """Say whether a text says something to the model, given its tokens.
+
+        It does not where the vocabulary has no words of its language and can only spell it, sign by sign.
+        """
+        ...
+
     def encode_batch(self, pieces: Sequence[Tokens]) -> Vectors:
         """Return one vector for each piece of at most `max_tokens` - 2 tokens: float32 `[len(pieces), dimension]`.
 
@@ -89,8 +96,14 @@ class _Piece:
 
 
 def encode_queries(encoder: Encoder, texts: Sequence[str]) -> Vectors:
-    """Return the vectors of queries, float32 `[len(texts), dimension]`; see `encode_texts`."""
-    return encode_texts(encoder, texts, prefix=encoder.identity.prefix)
+    """Return the vectors of queries, float32 `[len(texts), dimension]`; see `encode_texts`.
+
+    A query that the encoder does not understand gives a row of zeros, so that its words alone decide: the vector would
+    be near to anything.
+    """
+    vectors = encode_texts(encoder, texts, prefix=encoder.identity.prefix)
+    vectors[[not encoder.understands(tokens) for tokens in encoder.tokenize(texts)]] = 0
+    return vectors
 
 
 def encode_documents(encoder: Encoder, texts: Sequence[str], bounds: Sequence[int], batch_size: int) -> Vectors:

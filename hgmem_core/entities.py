@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import regex
 
-from hgmem_core.dates_english import MONTHS
+from hgmem_core.english_words import MONTHS
 from hgmem_core.statements import Lexicon, Names, is_empty_word, is_name
 from hgmem_core.tokens import fold
 
@@ -93,8 +93,9 @@ def keywords(texts: Sequence[str], first: Sequence[str], counts: Counter[str], w
     inside = {part for name in chosen for part in name.split()}
     surfaces: dict[str, str] = {}
     for text in texts:
+        language = words.language_of(text)
         for word in _WORD.findall(text):
-            term = words.content_term(word)
+            term = words.content_term(word, language)
             if (
                 word not in _MARKERS
                 and term in counts

@@ -1,7 +1,8 @@
 """Episodes to facts, without a model: what each turn states, questions joined to their answers.
 
 A fact is a sentence of a turn, or some short ones: `Ana: I moved to Lisbon.` Courtesies are left out, captions of
-attachments are kept, pronouns stay as they are. Where a turn answers a question of somebody else, its beginning makes
+attachments are kept, pronouns stay as they are. Code, quotations and forwarded messages (`hgmem_core.own_words`) and
+the instructions of system prompts make no facts. Where a turn answers a question of somebody else, its beginning makes
 one more fact, in which the question stands in a line before it: `Bo: How is the new flat?` / `Ana: Tiny.`; the turn
 that asked is its second source. A question that nobody answers is a fact of its own. The facts of an episode depend on
 that episode alone.
@@ -37,7 +38,7 @@ from hgmem_core.statements import Lexicon, is_hedged, lexicon
 from hgmem_core.tokens import fold
 from hgmem_core.vector_rows import NO_VECTOR, rows_of_vectors
 
-EXTRACT_REVISION = 4
+EXTRACT_REVISION = 7
 """Raised when equal turns give other facts, also where a rule of `hgmem_core.dates` changes."""
 
 _CAUSE = re.compile(
@@ -145,14 +146,14 @@ def _fact(utterance: Utterance) -> _Fact:
         lines.insert(0, line(question.said.who, question.text))
         turn_ids[question.said.turn_id] = None
         asked = _mention(question.text, question.said)
-        mention = mention if mention and (mention.start or not (asked and asked.start)) else asked
+        mention = mention if mention and (mention.is_placed or not (asked and asked.is_placed)) else asked
     return _Fact("\n".join(lines), turn_ids, utterance, mention)
 
 
 def _mention(text: str, said: Said) -> TimeMention | None:
     """Return the first phrase that can be placed, else the first phrase."""
     found = find_times(text, said.said_at, said.zone)
-    return next((mention for mention in found if mention.start), found[0] if found else None)
+    return next((mention for mention in found if mention.is_placed), found[0] if found else None)
 
 
 def normalised(text: str) -> str:

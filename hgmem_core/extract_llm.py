@@ -1,10 +1,13 @@
 """Episodes to facts with a language model: one question an episode, more for one that is too long for a prompt.
 
-What the model says is held against the log. A fact names the turns that it comes from, and one that names none of the
-episode's is refused. A time phrase is placed by `hgmem_core.dates` from the time of its first turn, since models
-compute dates badly; where those rules cannot place it, the model's interval is taken if it is one. Facts of one
-statement, and of the same time, are one. Where the model gives no answer in three passes, or not all of one, the turns
-that no fact names have those of the embedded engine.
+The model is shown what each speaker says in their own words, and no instructions of system prompts.
+
+What the model says is held against the log. A fact names the turns that it comes from; one that names none of the
+episode's is refused, and so is one that has no word of theirs, nor of those before them that they may answer. What a
+turn says that gives orders to the model is stored as what its speaker said. A time phrase is placed by
+`hgmem_core.dates` from the time of its first turn, since models compute dates badly; where those rules cannot place it,
+the model's interval is taken if it is one. Facts of one statement, and of the same time, are one. Where the model gives
+no answer in three passes, or not all of one, the turns that no fact names have those of the embedded engine.
 """
 
 import re
@@ -28,6 +31,7 @@ from pydantic import (
 )
 
 from hgmem_core.chat import Reply, Request
+from hgmem_core.claims import Evidence, as_claim, gives_orders
 from hgmem_core.config import ExtractConfig
 from hgmem_core.conversation import Said, said_turns
 from hgmem_core.dates import find_times
@@ -42,7 +46,7 @@ from hgmem_core.text import is_blank
 from hgmem_core.times import parse_time
 from hgmem_core.transcript import Line, lines_of, parts_that_fit, transcript
 
-EXTRACT_LLM_REVISION = 1
+EXTRACT_LLM_REVISION = 5
 """Raised when equal turns and answers give other facts."""
 
 PROMPT = load_prompt("extract")
@@ -161,6 +165,7 @@ class _Part:
     episode: _Episode
     lines: Sequence[Line]
     terms: Terms
+    language: str
 
     @property
     def answer_type(self) -> type[Facts]:
@@ -190,6 +195,7 @@ class _Part:
     def check(self, answer: Facts) -> tuple[Facts | None, list[str]]:
         """Keep the facts that state something and come from turns that were shown."""
         shown = {line.number for line in self.lines}
+        evidence = Evidence(self.lines, self.language)
         sound: list[Fact] = []
         complaints = []
         numbers: set[int] = set()
@@ -205,6 +211,8 @@ class _Part:
             elif not turns:
                 named = f"names turns {fact.turns[:3]}, none of which is shown" if fact.turns else "names no turn"
                 complaints.append(f"fact n={fact.n} {named}: they are numbered {min(shown)} to {max(shown)}")
+            elif not evidence.bears_out(statement, turns):
+                complaints.append(f"fact n={fact.n} has no word of turns {turns[:3]}: state what they say")
             else:
                 # A number that is taken, or none, says nothing: no fact can name this one as its cause.
                 n = fact.n if fact.n > 0 and fact.n not in numbers else -len(sound) - 1
@@ -243,16 +251,17 @@ def extract_llm(
         episodes: EPISODE of the same bucket.
         vectors: EMBEDDING of level `turn`, for the embedded engine.
         config: Sizes.
-        language: Of stems and stop words, for the embedded engine.
+        language: Of stems and stop words.
         terms: Of requests.
     """
-    said = dict(zip(turns.column("turn_id").to_pylist(), said_turns(turns), strict=True))
+    said = {turn.turn_id: turn.own() for turn in said_turns(turns)}
     every = _with_neighbours(episodes)
     parts: list[_Part] = []
     own_parts: list[range] = []
     for episode, turn_ids in zip(every, episodes.column("turn_ids").to_pylist(), strict=True):
         first = len(parts)
-        parts += _parts(episode, [said[turn] for turn in turn_ids], terms)
+        spoken = [said[turn] for turn in turn_ids if said[turn].text.strip() or said[turn].captions]
+        parts += _parts(episode, spoken, terms, language)
         own_parts.append(range(first, len(parts)))
     settled = yield from ask(parts)
 
@@ -289,7 +298,7 @@ def _with_neighbours(episodes: pa.Table) -> list[_Episode]:
     return [_Episode(*row[:3], *around) for row, *around in zip(rows, before, after, strict=True)]
 
 
-def _parts(episode: _Episode, said: Sequence[Said], terms: Terms) -> Iterator[_Part]:
+def _parts(episode: _Episode, said: Sequence[Said], terms: Terms, language: str) -> Iterator[_Part]:
     room = replace(terms, prompt_tokens=terms.prompt_tokens * 3 // 4)  # the rest is for what is found meanwhile
     most_turns = max(1, terms.max_tokens // _FACT_TOKENS)  # an answer about more would be cut off
 
@@ -298,7 +307,7 @@ def _parts(episode: _Episode, said: Sequence[Said], terms: Terms) -> Iterator[_P
         return is_short and room.fits(PROMPT, episode.user(lines, ()))
 
     for lines in parts_that_fit(lines_of(said), fits):
-        yield _Part(episode, lines, terms)
+        yield _Part(episode, lines, terms, language)
 
 
 def _title(text: str) -> str:
@@ -320,7 +329,8 @@ class _Rows:
     rejects: list[dict[str, Any]] = field(default_factory=list)
 
     def settle(self, episode: _Episode, results: Sequence[Settled[Facts]]) -> None:
-        """Say what became of an episode: the gravest of its parts, and all their passes."""
+        """Say what became of an episode: the gravest of its parts, and all their passes; without any it is empty."""
+        results = results or [Settled(Facts(facts=[]), "ok", passes=1)]
         gravest = max(results, key=lambda result: _GRAVITY.index(result.outcome))
         is_empty = gravest.outcome == "ok" and not any(result.answer and result.answer.facts for result in results)
         number = count(1)
@@ -408,8 +418,9 @@ def _incidence(episode: _Episode, node_id: str, fact: Fact) -> dict[str, Any]:
 def _fact_row(fact: Fact, lines: Sequence[Line], config: ExtractConfig) -> dict[str, Any]:
     """Return a fact with its sources, `lines`, the best one first; turns that are cut have several."""
     phrase, start, end = _interval(fact, lines)
+    order = next((line for line in lines if gives_orders(line.text)), None)
     return {
-        "text": fact.statement,
+        "text": fact.statement if order is None else as_claim(fact.statement, order.said.who),
         "keywords": _words(fact.keywords, config.max_keywords),
         "queries": _words(fact.queries, _MOST_QUERIES, STATEMENT_CHARS),
         "entities": _words(fact.entities, _MOST_ENTITIES),
@@ -436,7 +447,7 @@ def _interval(fact: Fact, lines: Sequence[Line]) -> tuple[str | None, datetime |
     stated = _time(fact.valid_from, said), _time(fact.valid_to, said)
     if stated[1] is not None and fact.valid_to and _DAY.fullmatch(fact.valid_to.strip()):
         stated = stated[0], stated[1] + timedelta(days=1)  # the last day that is meant
-    placed = next((one for one in find_times(phrase, said.said_at, said.zone) if one.start), None)
+    placed = next((one for one in find_times(phrase, said.said_at, said.zone) if one.is_placed), None)
     start, end = (placed.start, placed.end) if placed else stated
     return phrase, start, end if start and end and start < end else None
 

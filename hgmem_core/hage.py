@@ -9,7 +9,7 @@ graph not seen in training a recipe reads the relations as they were built, as t
 training of features nothing remains there but what the router learned beside it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -205,22 +205,38 @@ def magma_rank(
         anchors: Turns, best first; see `find_anchors`.
         recipe: How to search.
     """
+    values, _ = breadth_first(index, cosines, relations, intent, anchors, recipe)
+    return _visited_first(values, anchors, index.id_order.rank)
+
+
+def breadth_first(
+    index: NamespaceIndex, cosines: Floats, relations: Relations, intent: Floats, anchors: Rows, recipe: Magma
+) -> tuple[Doubles, Ints]:
+    """Search from the first anchors; for the arguments see `magma_rank`.
+
+    Returns:
+        What each turn counts with, infinity for a start and minus infinity for a turn that was not visited; and the
+        turn from which it was reached, -1 for a start or none.
+    """
     kinds = np.array(KIND_WEIGHTS[int(intent.argmax())], np.float32)
     level = anchors[: recipe.starts]
-    values = np.full(len(relations), -np.inf)
+    values, before = np.full(len(relations), -np.inf), np.full(len(relations), -1, np.int64)
     values[level] = np.inf
     room = recipe.budget - len(level)
     for _ in range(recipe.hops):
-        edges, _ = _leaving(relations, level)
+        edges, place = _leaving(relations, level)
         targets = relations.targets[edges]
         steps = recipe.kind * (relations.features[edges, : len(kinds)] * kinds).max(axis=1, initial=0)
+        steps = steps + recipe.cosine * cosines[targets]
         reached = np.full(len(relations), -np.inf, np.float32)
-        np.maximum.at(reached, targets, steps + recipe.cosine * cosines[targets])
+        np.maximum.at(reached, targets, steps)
+        best = np.flatnonzero((steps == reached[targets]) & (values[targets] == -np.inf))[::-1]
+        before[targets[best]] = level[place[best]]  # of equally good steps the first one is written last
         new = np.flatnonzero((reached > -np.inf) & (values == -np.inf))
         level = best_rows(reached, new, min(recipe.width, room), index.id_order)
         values[level] = reached[level]
         room -= len(level)
-    return _visited_first(values, anchors, index.id_order.rank)
+    return values, before
 
 
 def walk(relations: Relations, score: Score, starts: Rows, hops: int, width: int, ties: Ints) -> Doubles:
@@ -241,8 +257,20 @@ def walk(relations: Relations, score: Score, starts: Rows, hops: int, width: int
         float64 `[nodes]`, 0 for a start, minus infinity for a node that no walk visited.
     """
     best = np.full(len(relations), -np.inf)
-    best[starts] = 0.0
+    for paths, total in walks(relations, score, starts, hops, width, ties):
+        np.maximum.at(best, paths[:, -1], total)
+    return best
+
+
+def walks(
+    relations: Relations, score: Score, starts: Rows, hops: int, width: int, ties: Ints
+) -> Iterator[tuple[Ints, Doubles]]:
+    """Yield the paths that are kept at each hop, one a row from its start on, and their log probabilities; see `walk`.
+
+    First come the starts themselves.
+    """
     paths, total, walker = starts[:, None], np.zeros(len(starts)), np.arange(len(starts))
+    yield paths, total
     for _ in range(hops):
         here = paths[:, -1]
         edges, path = _leaving(relations, here)
@@ -250,15 +278,14 @@ def walk(relations: Relations, score: Score, starts: Rows, hops: int, width: int
         free = (paths[path] != targets[:, None]).all(axis=1)
         path, edges, targets = path[free], edges[free], targets[free]
         if not len(path):
-            break
+            return
         reached = total[path] + _log_softmax(score(edges, here[path]), path)
         order = np.lexsort((ties[targets], -reached, walker[path]))
         group = walker[path[order]]
         kept = order[np.arange(len(order)) - np.searchsorted(group, group) < width]
         paths = np.column_stack([paths[path[kept]], targets[kept]])
         total, walker = reached[kept], walker[path[kept]]
-        np.maximum.at(best, targets[kept], total)
-    return best
+        yield paths, total
 
 
 def _leaving(relations: Relations, nodes: Ints) -> tuple[Ints, Ints]:

@@ -37,7 +37,7 @@ class Message:
     Attributes:
         row_id: The row it came from, see `LogRow`.
         namespace: Whose memory it belongs to; already checked.
-        session_id: The conversation of the log.
+        session_id: The conversation of the log, or a part of one that was cut by silences.
         text: What was said, cleaned by `hgmem_core.text.clean`; may be empty if there are attachments.
         source_id: The log's own id of the message, unique within its session, or None.
         sequence: The log's own order number within the session, or None.
@@ -49,6 +49,8 @@ class Message:
             where known), `file`, `audio`, `tool_call` (`id`, `name`, `arguments`), `tool_result`.
         call_id: For a tool's answer, the id of the call that it answers.
         note: What was lost or changed on the way, which makes the outcome `partial`; else None.
+        cut_from: The session that `session_id` was cut out of, and that the message's id is made of; None where it was
+            not cut.
     """
 
     row_id: str
@@ -64,6 +66,7 @@ class Message:
     attachments: tuple[dict[str, Any], ...] = ()
     call_id: str | None = None
     note: str | None = None
+    cut_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from hgmem_core.section import Section
 
-EncoderName = Literal["minilm", "static", "sentence-transformers", "http", "vllm"]
-PACKAGED_ENCODERS: tuple[EncoderName, ...] = ("minilm", "static")
+EncoderName = Literal["minilm", "static", "multilingual", "sentence-transformers", "http", "vllm"]
+PACKAGED_ENCODERS: tuple[EncoderName, ...] = ("minilm", "static", "multilingual")
 LlmStage = Literal["segment", "extract", "consolidate", "group", "relate", "decompose", "skills", "evolve"]
 
 
@@ -53,8 +53,8 @@ class EncoderConfig(Section):
     """What makes the vectors."""
 
     name: EncoderName = "minilm"
-    """`minilm` and `static` are packaged; the others run the `model` that is named: here, at an OpenAI-compatible
-    server, or on vLLM in actors on Ray."""
+    """`minilm`, `static` and `multilingual` are packaged; the others run the `model` that is named: here, at an
+    OpenAI-compatible server, or on vLLM in actors on Ray."""
     model: str = ""
     """Name or folder, as for whoever runs it."""
     dimension: Annotated[int, Field(ge=0, le=65_536)] = 0

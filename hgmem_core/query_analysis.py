@@ -14,7 +14,7 @@ from hgmem_core.query_names import NameMention, find_names
 from hgmem_core.query_time import Log, QueryTime, Side, query_time
 from hgmem_core.statements import speaker_names
 from hgmem_core.sub_queries import sub_queries
-from hgmem_core.text import clean
+from hgmem_core.text import beginning, clean
 from hgmem_core.tokens import fold
 
 Language = Literal["en", "zh", "other"]
@@ -129,7 +129,7 @@ def analyse_query(
     for name, moment in (("today", today), *(("span", moment) for moment in span or ())):
         if moment is not None and moment.tzinfo is None:
             raise ValueError(f"{name}: {moment.isoformat()} has no time zone; give it one, such as UTC")
-    read = " ".join(clean(text[:READ_CHARS])[0].split())
+    read = " ".join(clean(beginning(text, READ_CHARS))[0].split())
     time = query_time(read, today, span)
     names = find_names(read, speakers, time.times)
     first_event = time.event_place if time.event_place and not time.event_place[0] else (0, 0)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import regex
 
-from hgmem_core.dates_english import MONTHS
+from hgmem_core.english_words import MONTHS
 from hgmem_core.entities import QUOTED, entities, inner_capitals
 from hgmem_core.statements import Names, is_empty_word, speaker_names, split_sentences
 from hgmem_core.tokens import fold

@@ -30,7 +30,8 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from hgmem_core.dates import find_times
-from hgmem_core.dates_english import MONTHS
+from hgmem_core.english_words import MONTHS
+from hgmem_core.holidays import CHINESE, ENGLISH, JAPANESE
 
 Side = Literal["before", "after", "during"]
 Bounds = tuple[datetime | None, datetime | None]
@@ -54,24 +55,9 @@ _MOST_YEARS = 8
 _MONTH = "|".join(rf"{name}\b" for name in sorted(MONTHS, key=len, reverse=True))
 _YEAR = r"(?:19|20)\d\d\b"
 _SEASONS = ("spring", "summer", "autumn", "fall", "winter")
-_FEASTS = MappingProxyType(
-    {
-        "christmas eve": "24 December",
-        "christmas day": "25 December",
-        "christmas": "25 December",
-        "new year's eve": "31 December",
-        "new year's day": "1 January",
-        "new year's": "1 January",
-        "valentine's day": "14 February",
-        "halloween": "31 October",
-        "圣诞节": "12月25日",
-        "情人节": "2月14日",
-        "元旦": "1月1日",
-        "国庆节": "10月1日",
-    }
+_HOLIDAY = "|".join(
+    re.escape(name) for names in (ENGLISH, CHINESE, JAPANESE) for name in sorted(names, key=len, reverse=True)
 )
-"""Those with the same day every year."""
-_FEAST = "|".join(_FEASTS)
 _CHINESE_NUMBER = r"1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九]"
 
 # What may be a time in a question though `dates` takes it for none in a statement, and how `dates` would write it.
@@ -94,19 +80,6 @@ _BARE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (
         re.compile(
-            r"\b(?:at|on|over|during|since|until|till|before|after|by|last|this|around) "
-            rf"(?P<asked>(?P<feast>{_FEAST})(?P<year>,? {_YEAR})?)"
-            r"(?=[?.!,;]|$| (?:and|did|does|with|to|in|at|of)\b)",
-            re.IGNORECASE,
-        ),
-        lambda match: _FEASTS[match["feast"].lower()] + (match["year"] or ""),
-    ),
-    (
-        re.compile(rf"(?P<asked>(?P<year>去年|今年|前年|{_YEAR[:-2]}年)?(?P<feast>{_FEAST}))(?![礼禮树樹卡歌晚])"),
-        lambda match: (match["year"] or "") + _FEASTS[match["feast"]],
-    ),
-    (
-        re.compile(
             rf"(?<![\d个個年零〇一二三四五六七八九十])(?P<asked>(?:{_CHINESE_NUMBER})月)(?![\d份一二三四五六七八九十 ])"
         ),
         lambda match: match["asked"] + "份",
@@ -114,10 +87,10 @@ _BARE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
 )
 _LOOSE = frozenset({"between", "and", "to"})
 """Words before a month or a year that make it no time unless another one is joined with it."""
-_SINCE = re.compile(r"since\s+(?:the )?", re.IGNORECASE)
 _ALONE = re.compile(rf"(?:{_MONTH}|{_YEAR})\.?", re.IGNORECASE)
+_HOLIDAY_ALONE = re.compile(_HOLIDAY, re.IGNORECASE)
 _SIDE_SIGN = re.compile(r"(?:以前|之前|前|以[后後]|之[后後]|[后後])$")
-_NAMES_A_MONTH = re.compile(rf"\b(?:{_MONTH})|(?:{_CHINESE_NUMBER})\s?月", re.IGNORECASE)
+_NAMES_NO_YEAR = re.compile(rf"\b(?:{_MONTH})|(?:{_CHINESE_NUMBER})\s?月|{_HOLIDAY}", re.IGNORECASE)
 _RELATIVE = re.compile(r"\b(?:last|this|next|past|coming)\b|[去今明来來上这這本先下]|[前后後]年", re.IGNORECASE)
 _AHEAD = re.compile(
     r"\b(?:will|shall|going to|upcoming)\b|打算|计划|計劃|将要|会在|准备",
@@ -281,14 +254,13 @@ def _phrases(text: str, now: datetime | None) -> Iterator[_Phrase]:
     """Return the phrases that may be times in order, without overlaps: the earlier and longer one wins."""
     found = []
     for mention in find_times(text, now, _ZONE):
-        start, asked = mention.place, mention.phrase
+        start, asked = mention.core_place, mention.core
         if _TOOK.fullmatch(asked):
             continue
-        if since := _SINCE.match(asked):
-            start, asked = start + since.end(), asked[since.end() :]
-        if mention.start is None and (sign := _SIDE_SIGN.search(asked)) and _span_of(asked[: sign.start()], None):
+        if not mention.is_placed and (sign := _SIDE_SIGN.search(asked)) and _span_of(asked[: sign.start()], None):
             asked = asked[: sign.start()]
-        found.append(_Phrase(start, start + len(asked), f"in {asked}" if _ALONE.fullmatch(asked) else asked, False))
+        lead = "in " if _ALONE.fullmatch(asked) else "on " if _HOLIDAY_ALONE.fullmatch(asked) else ""
+        found.append(_Phrase(start, start + len(asked), lead + asked, False))
     for pattern, written in _BARE:
         for match in pattern.finditer(text):
             is_loose = match[0].partition(" ")[0].lower() in _LOOSE
@@ -426,7 +398,7 @@ def _full_date(phrases: Sequence[_Phrase]) -> datetime | None:
 
 
 def _is_yearless(asked: str) -> bool:
-    return asked in _SEASONS or (_NAMES_A_MONTH.search(asked) is not None and _RELATIVE.search(asked) is None)
+    return asked in _SEASONS or (_NAMES_NO_YEAR.search(asked) is not None and _RELATIVE.search(asked) is None)
 
 
 def _span_of(asked: str, now: datetime | None) -> _Span | None:

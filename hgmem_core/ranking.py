@@ -1,6 +1,6 @@
 """A ranking of one namespace's turns, and what every recipe shares on the way to one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -51,6 +51,26 @@ class ListScores:
     ranks: Rows
 
 
+NodeLevel: TypeAlias = Literal["turn", "topic", "episode", "fact"]
+RelationKind: TypeAlias = Literal["temporal", "semantic", "causal", "entity", "holds"]
+"""Of the event graphs the four; a hyperedge `holds` its members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A node on the way to a turn.
+
+    Attributes:
+        level: Of the node.
+        number: The row of a turn, else the number within the level.
+        relation: What leads on from the node, by the strongest of its kinds.
+    """
+
+    level: NodeLevel
+    number: int
+    relation: RelationKind
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """Rows of a namespace, best first, with their scores, and why there are none if so.
@@ -65,6 +85,7 @@ class Ranking:
         passes: Which turns passed the filters, bool `[turns]`; None if there were none.
         reranked: Whether a reranker had a say.
         rerank_failure: Why it had none although one was given, else None; the order is the recipe's own then.
+        paths: By its row, what a recipe of a graph passed on the way to a turn; kept where legs are.
     """
 
     rows: Rows
@@ -76,9 +97,7 @@ class Ranking:
     passes: Mask | None = None
     reranked: bool = False
     rerank_failure: str | None = None
-
-
-NodeLevel: TypeAlias = Literal["turn", "topic", "episode", "fact"]
+    paths: Mapping[int, tuple[Step, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from pydantic_core import ErrorDetails
 from hgmem_core.chat import Reply
 from hgmem_core.loose_json import BEGINNING, Found, Unreadable, read_value
 from hgmem_core.prompts import quoted
+from hgmem_core.text import beginning
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -256,7 +257,7 @@ def _quote(value: object) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     if isinstance(value, str):
-        return quoted(value if len(value) <= _LONGEST_QUOTE else f"{value[: _LONGEST_QUOTE - 1]}…")
+        return quoted(value if len(value) <= _LONGEST_QUOTE else f"{beginning(value, _LONGEST_QUOTE - 1)}…")
     return json.dumps(value, default=str)
 
 

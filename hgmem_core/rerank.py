@@ -15,6 +15,7 @@ from hgmem_core.graph import DENSE_FIELDS, dense_text
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex, TieOrder
 from hgmem_core.ranking import NodeLevel, Query, Reranker, Rows
+from hgmem_core.text import beginning
 
 INSTRUCTION = (
     "Decide whether the passage, taken from past conversations, states what the question asks for, exactly and in so "
@@ -83,7 +84,9 @@ def candidate_texts(index: NamespaceIndex, level: NodeLevel, rows: Rows) -> list
 
 
 def _cut(text: str, max_bytes: int) -> str:
-    return text if len(text) * 4 <= max_bytes else text.encode()[:max_bytes].decode(errors="ignore")
+    if len(text) * 4 <= max_bytes:
+        return text
+    return beginning(text, len(text.encode()[:max_bytes].decode(errors="ignore")))
 
 
 def order_anew(best: Rows, scores: Floats, ties: TieOrder) -> Rows:

@@ -8,23 +8,27 @@ import numpy as np
 
 from hgmem_core.blend import blend
 from hgmem_core.boosted import ForestError
-from hgmem_core.frontier import all_odds
-from hgmem_core.hage import HageWeights, find_anchors, hage_rank, magma_rank, period_of
+from hgmem_core.frontier import Frontier, all_odds
+from hgmem_core.hage import HageWeights, breadth_first, find_anchors, hage_rank, magma_rank, period_of, relation_scores
 from hgmem_core.hypermem import Chosen, coarse_to_fine, scores_of_turns, turns_of
 from hgmem_core.intent_llm import merged_analysis
 from hgmem_core.learned_flat import TurnRanker, find_candidates, learned_order
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.pagerank import pagerank_scores
+from hgmem_core.paths import Paths, chosen_paths, frontier_paths, visited_paths, walked_paths
 from hgmem_core.query_analysis import QueryAnalysis, analyse_query
 from hgmem_core.ranking import (
     EmptyReason,
     ListScores,
     Mask,
+    NodeLevel,
     Query,
     Ranking,
+    RelationKind,
     Reranker,
     Rows,
+    Step,
     best_rows,
     empty_ranking,
     finite_vector,
@@ -84,6 +88,15 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
+class PathStep:
+    """A node on the way to a hit, and the kind of what leads on from it."""
+
+    level: NodeLevel
+    id: str
+    relation: RelationKind
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One result: a turn of the log, why it is here, and where it comes from."""
 
@@ -100,6 +113,8 @@ class Hit:
     attachments: str
     legs: dict[str, tuple[int, float]] = field(default_factory=dict)
     """For each list that holds the turn, its rank there and its score there."""
+    path: list[PathStep] = field(default_factory=list)
+    """What a recipe of a graph passed before it came to the turn, the first node first."""
 
 
 def rank_turns(
@@ -171,7 +186,7 @@ def _rank(
     anew = reranker.scores(query, "turn", read)
     best = order_anew(found.rows, anew, index.id_order)
     legs = {**found.legs, "rerank": _read_scores(len(index), read, anew, best[: len(read)])} if explain else {}
-    return Ranking(best[:k], _by_rank(len(best[:k])), legs)
+    return Ranking(best[:k], _by_rank(len(best[:k])), legs, paths=found.paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +211,7 @@ def _own_order(asked: _Asked, recipe: AnyRecipe, depth: int, explain: bool, trai
     if isinstance(recipe, LearnedFlat | Routed):
         return _learned_ranking(asked, recipe, depth, explain, trained)
     if isinstance(recipe, Hage | Magma):
-        return _walked_ranking(asked, recipe, depth, trained)
+        return _walked_ranking(asked, recipe, depth, explain, trained)
     if isinstance(recipe, Blend):
         scores, parts = blend(index, query, asked.numbers, recipe, _as_of_us(asked.filters), passes)
         legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
@@ -226,6 +241,7 @@ def _learned_ranking(
         return empty_ranking("no_match")
     analysis, as_of_us = asked.analysis(), _as_of_us(asked.filters)
     found = find_candidates(index, query, analysis, asked.numbers, flat, passes, as_of_us)
+    frontier: Frontier | None = None
     try:
         if isinstance(trained, RoutedWeights) and isinstance(recipe, Routed):
             rows, odds, frontier = routed_order(
@@ -237,13 +253,14 @@ def _learned_ranking(
             own = {"odds": all_odds(len(index), found.rows, some)}
     except ForestError as error:
         raise TrainedModelError(f"recipe {recipe.name!r}: {error}") from error
-    legs = {}
-    if explain:
-        legs = {name: ListScores(scores, _shared_ranks(scores)) for name, scores in {**found.lists, **own}.items()}
-    return Ranking(rows, _by_rank(len(rows)), legs)
+    if not explain:
+        return Ranking(rows, _by_rank(len(rows)))
+    legs = {name: ListScores(scores, _shared_ranks(scores)) for name, scores in {**found.lists, **own}.items()}
+    paths = frontier_paths(index.relations("fact"), index.graph, as_of_us, frontier, rows) if frontier else {}
+    return Ranking(rows, _by_rank(len(rows)), legs, paths=paths)
 
 
-def _walked_ranking(asked: _Asked, recipe: Hage | Magma, depth: int, trained: Trained | None) -> Ranking:
+def _walked_ranking(asked: _Asked, recipe: Hage | Magma, depth: int, explain: bool, trained: Trained | None) -> Ranking:
     index, analysis = asked.index, asked.analysis()
     vector = finite_vector(asked.query, recipe.name)
     cosines = index.cosines(vector)
@@ -260,7 +277,14 @@ def _walked_ranking(asked: _Asked, recipe: Hage | Magma, depth: int, trained: Tr
     if asked.passes is not None:
         rows = rows[asked.passes[rows]]  # walks may lead through what must not be shown
     rows = rows[:depth]
-    return Ranking(rows, _by_rank(len(rows)))
+    paths: Paths = {}
+    if explain and isinstance(recipe, Magma):
+        _, before = breadth_first(index, cosines, relations, intent, anchors, recipe)
+        paths = visited_paths(relations, before, rows)
+    elif explain and isinstance(recipe, Hage):
+        score = relation_scores(vector, cosines, relations, weights, intent, recipe)
+        paths = walked_paths(relations, score, anchors, recipe, index.id_order.rank)
+    return Ranking(rows, _by_rank(len(rows)), paths=paths)
 
 
 def _no_model(recipe: AnyRecipe, trained: Trained | None) -> TrainedModelError:
@@ -299,7 +323,8 @@ def _ranked(index: NamespaceIndex, chosen: Chosen, passes: Mask | None, k: int, 
         order = np.array([row for row in rows.tolist() if row in read], np.int64)
         scores = np.array([read[row] for row in order.tolist()], np.float32)
         legs["rerank"] = _read_scores(len(index), order, scores, order)
-    return Ranking(rows, _by_rank(len(rows)), legs, reason, chosen.episodes, chosen.facts, passes)
+    paths = chosen_paths(index.graph, chosen) if explain else {}
+    return Ranking(rows, _by_rank(len(rows)), legs, reason, chosen.episodes, chosen.facts, passes, paths=paths)
 
 
 def passing(index: NamespaceIndex, filters: Filters) -> Mask | None:
@@ -443,9 +468,15 @@ def hits_of(index: NamespaceIndex, ranking: Ranking) -> list[Hit]:
                     for name, leg in ranking.legs.items()
                     if leg.ranks[row]
                 },
+                path=[_path_step(index, step) for step in ranking.paths.get(row, ())],
             )
         )
     return hits
+
+
+def _path_step(index: NamespaceIndex, step: Step) -> PathStep:
+    ids = index.column("turn_id") if step.level == "turn" else index.graph.column(step.level, "node_id")
+    return PathStep(step.level, ids[step.number].as_py(), step.relation)
 
 
 _HIT_COLUMNS = ("turn_id", "source_id", "role", "text", "attachments")

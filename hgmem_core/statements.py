@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 import regex
 
-from hgmem_core.tokens import fold, tokenizer
+from hgmem_core.text import ASKING, WIDE_STOPS
+from hgmem_core.tokens import fold, language_of, terms_of_words, tokenizer
 
 Kind = Literal["statement", "question", "assent", "courtesy"]
 
@@ -55,10 +56,13 @@ _CHINESE_COURTESY = re.compile(
 )
 _CHINESE_ASSENT = re.compile(r"是|对|没|不|好|可以|嗯|行|会")
 
-_STOP = regex.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|\n+|(?<=\S)\s+(?=[\p{Extended_Pictographic}])")
+_STOP = regex.compile(
+    rf"[.!?…]+[\"'”’)\]]*(?=\s|$)|[{WIDE_STOPS}]+[」』”’）»]*|\n+|(?<=\S)\s+(?=[\p{{Extended_Pictographic}}])"
+)
 _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|e\.g|i\.e|approx|[A-Z])\.$")
 _ASKS = re.compile(
-    r"[?？][\"'”’)\]」』）]*\W*$|[吗嗎么呢][。！!~\s]*$"
+    rf"[{ASKING}][\"'”’)\]」』）»]*\W*$"
+    r"|[吗嗎么呢][。！!~\s]*$"
     r"|^(?:what|where|who|why|how)(?:'s| is| are| do| does| did| was| were| about| can| could| should| would| have)\b"
     r"[^.!,]*$"
     r"|^(?:do|did|are|have|can|could|would|will) you\b[^.!,]*$",
@@ -86,8 +90,10 @@ class Lexicon:
     """The words of a language that carry no content, as terms."""
 
     tokenize: Callable[[str], list[str]]
-    content_term: Callable[[str], str]
-    """From a word to its first term; empty where the word carries no content."""
+    language_of: Callable[[str], str]
+    """From a text to the language of its words."""
+    content_term: Callable[[str, str], str]
+    """From a word and its language to its first term; empty where the word carries no content."""
     empty: frozenset[str]
     interjections: frozenset[str]
     assents: frozenset[str]
@@ -98,16 +104,16 @@ def lexicon(language: str) -> Lexicon:
     """Return the empty words of English, which occurs in logs of every language, and of `language`."""
     tokenize = tokenizer(language)
     others = _OTHER_LANGUAGES.get(language, "")
-    assents = frozenset(tokenize(f"{_ASSENTS} {others}"))
+    assents = frozenset([*tokenize(_ASSENTS), *terms_of_words(others, language)])
     interjections = frozenset(tokenize(_INTERJECTIONS))
     empty = frozenset(tokenize(f"{_FUNCTION} {_REACTIONS}")) | assents | interjections
 
     @lru_cache(maxsize=262_144)
-    def content_term(word: str) -> str:
-        term = next(iter(tokenize(word)), "")
+    def content_term(word: str, own: str) -> str:
+        term = next(iter(terms_of_words(word, own)), "")
         return "" if term in empty else term
 
-    return Lexicon(tokenize, content_term, empty, interjections, assents)
+    return Lexicon(tokenize, partial(language_of, expected=language), content_term, empty, interjections, assents)
 
 
 def is_empty_word(word: str) -> bool:

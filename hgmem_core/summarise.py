@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hgmem_core.text import split_text
+from hgmem_core.text import ASKING, WIDE_STOPS, split_text
 
 TITLE_CHARS = 80
 SUMMARY_CHARS = 400
@@ -22,9 +22,14 @@ _ADDRESS_FACTOR = 0.7
 ADDRESS = re.compile(r"\b(?:you|your|yours|u)\b|[你您]", re.IGNORECASE)
 """Words for the one who is spoken to."""
 
-QUESTION_MARKS = frozenset("?？؟")
+QUESTION_MARKS = frozenset(ASKING)
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+(?![.!?…\s])|(?<=[。！？｡])(?![。！？｡」』”’）])|\s*\n\s*")
+_CLOSING = "」』”’）»"
+_SENTENCE_END = re.compile(
+    rf"(?<=[.!?…])\s+(?![.!?…\s])"
+    rf"|(?:(?<=[{WIDE_STOPS}])|(?<=[{WIDE_STOPS}][{_CLOSING}]))(?![{WIDE_STOPS}{_CLOSING}])"
+    r"|\s*\n\s*"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,13 @@ from collections.abc import Callable
 
 import regex
 
-_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff\U000e0000-\U000e007f]")
+_ODD = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2}"
+)
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TAG = re.compile("[\U000e0000-\U000e007f]")
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}")
 _BREAK = re.compile("[\x0b\x0c\x85]")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
 
@@ -29,8 +32,14 @@ _BEGINS = regex.compile(
     r"|(?<![\p{GCB=Prepend}\p{GCB=L}])[\p{GCB=L}\p{GCB=LV}\p{GCB=LVT}]"
 )
 
+WIDE_STOPS = "。！？｡।॥؟۔։።፧။។།"
+"""Marks that end a sentence whatever follows: of Chinese, Japanese, Devanagari, Arabic, Urdu, Armenian, Ethiopic,
+Burmese, Khmer and Tibetan."""
+ASKING = "?？؟՞፧"
+"""Marks of questions."""
+
 # The greedy prefix makes `match` find the last one of a window in one step back from its end.
-_LAST_SENTENCE = re.compile("(?s:.*)(?:[.!?…][\"'”’)\\]]*\\s+|[。！？｡][」』”’）]*\\s*)")
+_LAST_SENTENCE = re.compile(rf"(?s:.*)(?:[.!?…][\"'”’)\]]*\s+|[{WIDE_STOPS}][」』”’）»]*\s*)")
 _LAST_SPACE = re.compile(r"(?s:.*)\s")
 
 
@@ -39,7 +48,8 @@ def clean(text: str) -> tuple[str, str | None]:
 
     Lone surrogates become U+FFFD. Control characters go, but for newline and tab; vertical tabs, form feeds and NEL
     become line breaks, so that no words run together. Byte order marks and the invisible tag characters U+E0000 to
-    U+E007F go. Line ends become `\n`, without a note. Everything else stays, joiners and bidi marks too.
+    U+E007F go, and variation selectors where several stand together: they spell what nobody sees. Line ends become
+    `\n`, without a note. Everything else stays, joiners and bidi marks too.
 
     >>> clean("one\r\ntwo\x00 ")
     ('one\ntwo', 'control characters removed')
@@ -59,6 +69,7 @@ def repair(text: str) -> tuple[str, str | None]:
     for kind, pattern, replacement in (
         ("lone surrogates replaced", _SURROGATE, "\ufffd"),
         ("invisible tag characters removed", _TAG, ""),
+        ("invisible variation selectors removed", _SELECTORS, ""),
         ("byte order marks removed", re.compile("\ufeff"), ""),
         ("control characters removed", _CONTROL, ""),
         ("control characters turned into line breaks", _BREAK, "\n"),
@@ -79,6 +90,15 @@ def is_blank(text: str) -> bool:
     if "!" <= text[:1] <= "~":
         return False  # the usual case, without a search
     return _INVISIBLE.fullmatch(text) is not None
+
+
+def beginning(text: str, max_chars: int) -> str:
+    """Return the longest beginning of at most `max_chars` code points that ends between two characters as seen.
+
+    >>> beginning("cafe\u0301s", 4)
+    'caf'
+    """
+    return text if len(text) <= max_chars else text[: _cluster_boundary(text, 0, max_chars)]
 
 
 def split_text(text: str, max_chars: int) -> list[str]:

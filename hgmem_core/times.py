@@ -8,6 +8,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from hgmem_core.config import TimeUnit
+from hgmem_core.text import beginning
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Two days within the calendar's ends, so that every time has a date in every zone.
@@ -205,4 +206,4 @@ def _inside(moment: datetime, what: str) -> datetime:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:60] + "…")
+    return repr(text if len(text) <= 60 else beginning(text, 60) + "…")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hgmem_core.conversation import Said
 from hgmem_core.prompts import quoted
-from hgmem_core.text import split_text
+from hgmem_core.text import beginning, split_text
 
 _NAME_CHARS = 60
 _FEWEST_CHARS = 200
@@ -97,11 +97,12 @@ def _whole(said: Said) -> str:
 
 
 def ends(text: str, most: int) -> str:
-    """Return a text, or its beginning and its end where it has more than `most` characters."""
+    """Return a text, or its beginning and its end, about `most` characters, where it has more."""
     if len(text) <= most:
         return text
     head = most * 2 // 3
-    return f"{text[:head]} {_ELLIPSIS} {text[len(text) - (most - head) :]}"
+    left_out = beginning(text, len(text) - (most - head))
+    return f"{beginning(text, head)} {_ELLIPSIS} {text[len(left_out) :]}"
 
 
 def _name(who: str) -> str:

@@ -64,12 +64,11 @@ def messages_table(messages: Sequence[Message], first_row: int, ingested_at: dat
 
 
 def _message_id(message: Message, attachments: str) -> str:
+    session = message.cut_from or message.session_id
     if message.source_id is not None:
-        return turn_id(message.namespace, message.session_id, message.source_id)
+        return turn_id(message.namespace, session, message.source_id)
     said_at_us = None if message.said_at is None else microseconds(message.said_at)
-    return anonymous_turn_id(
-        message.namespace, message.session_id, said_at_us, message.speaker, message.text, attachments
-    )
+    return anonymous_turn_id(message.namespace, session, said_at_us, message.speaker, message.text, attachments)
 
 
 def microseconds(time: datetime) -> int:

@@ -13,9 +13,8 @@ from pathlib import Path
 from rich.markup import escape
 
 from hgmem_core.section import ConfigError
-from jobs.terminal import Bars, console, run_job, write_json
+from jobs.terminal import Bars, add_store_arguments, console, open_store, run_job, write_json
 from pipelines.audit import Texts, audit
-from pipelines.store import Store
 
 SHOWN_PLACES = 20
 
@@ -25,7 +24,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m jobs.audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("store", metavar="STORE", help="the store's root")
+    add_store_arguments(parser)
     parser.add_argument("--text", action="append", default=[], metavar="TEXT", help="to look for; may be repeated")
     parser.add_argument("--file", type=Path, metavar="FILE", help="a text to look for on each line, in UTF-8")
     parser.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
@@ -35,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(
             "say what to look for: --text TEXT, or --file FILE with a text on each line, none of it empty"
         )
-    store = Store.open(arguments.store)
+    store = open_store(arguments)
     with Bars() as bars:
         made = audit(store.root, store.every_file(), Texts(sought), bars)
     if arguments.json:

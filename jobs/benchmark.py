@@ -7,9 +7,11 @@ python -m jobs.benchmark scale --engine local --turns 10000,100000,1000000 --out
 python -m jobs.benchmark incremental --engine ray --turns 100000 --out incremental.json
 python -m jobs.benchmark http
 python -m jobs.benchmark walks
+python -m jobs.benchmark tokens --data locomo6.json
 python -m jobs.benchmark skills
 python -m jobs.benchmark forget --turns 1000000 --namespaces 20000 --out forget.json
 python -m jobs.benchmark large --facts 1000000
+python -m jobs.benchmark serve --facts 250000 --soak 10000
 python -m jobs.benchmark plot scale.json incremental.json --out plots
 """
 
@@ -33,6 +35,7 @@ from pipelines.processes import ONE_THREAD, in_fresh_process
 from pipelines.scaling import benchmark_incremental, benchmark_scale
 from pipelines.skill_benchmark import benchmark_skills
 from pipelines.synthetic import SyntheticLog, questions, write_log
+from pipelines.token_benchmark import benchmark_tokens, log_texts
 
 QUERIES = 200
 
@@ -79,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     http.add_argument("--latency-ms", type=_count, default=200, metavar="N", help="until the server answers")
     walks = cases.add_parser("walks", help="walks of HAGE's policy a second with gradient, in one thread")
     walks.add_argument("--batch", type=_count, default=256, metavar="N", help="walks at a time")
+    tokens = cases.add_parser("tokens", help="texts to search terms, beside bm25s's own tokeniser, in one thread")
     skills = cases.add_parser("skills", help="the algebra of a large skill hypergraph, in one thread")
     skills.add_argument("--trajectories", type=_count, default=100_000, metavar="N", help="runs")
     skills.add_argument("--skills", type=_count, default=10_000, metavar="N", help="distinct skills")
@@ -100,7 +104,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="rows from which there is an IVF index",
     )
-    for case, turns in ((build, 10_000), (search, 600)):
+    served = cases.add_parser("serve", help="the endpoint on a Ray of its own, beside the retriever called directly")
+    served.add_argument("--facts", type=_count, default=5_000, metavar="N", help="and a fifth as many turns")
+    served.add_argument("--replicas", type=_count, default=2, metavar="N", help="of the endpoint")
+    served.add_argument("--requests", type=_count, default=400, metavar="N", help="of each measure")
+    served.add_argument("--soak", type=_count, default=0, metavar="N", help="requests while versions change")
+    served.add_argument("--store", type=Path, metavar="FOLDER", help="is made, kept, and used the next time")
+    served.add_argument(
+        "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help="change one setting"
+    )
+    for case, turns in ((build, 10_000), (search, 600), (tokens, 10_000)):
         case.add_argument("--data", type=Path, metavar="FILE", help="LoCoMo's own file; without one, a synthetic log")
         case.add_argument("--turns", type=_count, default=turns, metavar="N", help="of the synthetic log")
     build.add_argument("--namespaces", type=_count, default=20, metavar="N", help="of the synthetic log")
@@ -130,11 +143,12 @@ def _parser() -> argparse.ArgumentParser:
         (incremental, 3),
         (http, 3),
         (walks, 5),
+        (tokens, 15),
         (skills, 3),
         (forget, 3),
     ):
         case.add_argument("--repeats", type=_count, default=repeats, metavar="N")
-    for case in (build, search, scale, incremental, http, walks, skills, forget, large):
+    for case in (build, search, scale, incremental, http, walks, tokens, skills, forget, large, served):
         case.add_argument("--work", type=Path, metavar="FOLDER", help="where logs and stores are made and removed")
         case.add_argument("--out", type=Path, metavar="FILE", help="where to write the result as JSON")
         case.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
@@ -202,6 +216,12 @@ def _walks(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str,
     return in_fresh_process(ONE_THREAD, walk_benchmark, NEIGHBOURS, arguments.batch, PLAIN_WALKS, arguments.repeats)
 
 
+def _tokens(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    bars.start("tokens", None)
+    texts = log_texts(_log(arguments, folder, 1), folder)
+    return in_fresh_process(ONE_THREAD, benchmark_tokens, texts, arguments.repeats)
+
+
 def _skills(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
     bars.start("skills", None)
     sizes = (arguments.trajectories, arguments.skills, arguments.queries)
@@ -222,6 +242,18 @@ def _large(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str,
     return in_fresh_process(ONE_THREAD, benchmark_large, arguments.facts, folder, config)
 
 
+def _serve(arguments: argparse.Namespace, folder: Path, bars: Bars) -> dict[str, Any]:
+    # Imported here because no other case needs FastAPI.
+    from pipelines.serve_benchmark import Sizes, benchmark_serve
+
+    if arguments.facts < QUERIES:
+        raise ConfigError(f"--facts: {arguments.facts} are fewer than the {QUERIES} questions")
+    store = StoreConfig(root=str(arguments.store or folder / "store"), buckets=1)
+    config = parse_config("", arguments.overrides).model_copy(update={"store": store})
+    sizes = Sizes(arguments.facts, QUERIES, arguments.requests, arguments.soak, arguments.replicas)
+    return benchmark_serve(config, sizes, bars)
+
+
 _CASES = {
     "build": _build,
     "search": _search,
@@ -229,9 +261,11 @@ _CASES = {
     "incremental": _incremental,
     "http": _http,
     "walks": _walks,
+    "tokens": _tokens,
     "skills": _skills,
     "forget": _forget,
     "large": _large,
+    "serve": _serve,
 }
 _DRAWN = ("search", "scale", "incremental")
 
@@ -292,6 +326,8 @@ def _show(result: Mapping[str, Any]) -> None:
         _show_forget(result)
     elif result["case"] == "incremental":
         _show_incremental(result)
+    elif result["case"] == "serve":
+        _show_parts(result)
     else:
         _show_measures(result)
     where = result["machine"]
@@ -310,6 +346,13 @@ def _show_measures(result: Mapping[str, Any]) -> None:
     console.print(table)
     rest = {name: value for name, value in result.items() if name not in (*measures, "machine", "commit")}
     console.print(", ".join(f"{name} {value}" for name, value in rest.items()), highlight=False, markup=False)
+
+
+def _show_parts(result: Mapping[str, Any]) -> None:
+    for name, value in result.items():
+        if name not in ("machine", "commit"):
+            told = ", ".join(f"{one} {many}" for one, many in value.items()) if isinstance(value, dict) else value
+            console.print(f"{name}: {told}", highlight=False, markup=False)
 
 
 def _show_scale(result: Mapping[str, Any]) -> None:

@@ -6,11 +6,15 @@ from pathlib import Path
 
 from rich.markup import escape
 
+from hgmem_core.config import Config
 from hgmem_core.section import ConfigError
 from jobs.terminal import Bars, add_config_arguments, console, load_config, now, run_job, summarise, write_json
 from pipelines.encoders import open_encoder
-from pipelines.feedback_files import read_feedback
+from pipelines.feedback_files import Feedback, read_feedback, told_feedback
+from pipelines.object_storage import is_url, url_of
 from pipelines.skill_evolve import evolve_skills
+from pipelines.store import Store
+from pipelines.told_outcomes import FOLDER
 
 MOST_CYCLES = 1_000
 SHOWN = 3
@@ -34,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"--cycles: {arguments.cycles} is not between 1 and {MOST_CYCLES}")
     feedback = None
     if arguments.feedback is not None:
-        feedback = read_feedback(arguments.feedback, config.imports.max_reject_rate)
+        feedback = _feedback(arguments.feedback, config)
     with Bars() as bars:
         done = evolve_skills(config, open_encoder(config.encoder), feedback, arguments.cycles, now(), bars)
     result: dict[str, object] = {
@@ -70,6 +74,15 @@ def main(argv: Sequence[str]) -> int:
     if len(files) > SHOWN:
         console.print(f"and {len(files) - SHOWN} more files of decisions, named by --json", highlight=False)
     return 0
+
+
+def _feedback(path: Path, config: Config) -> Feedback:
+    if not is_url(path):
+        return read_feedback(path, config.imports.max_reject_rate)
+    store = Store.open(config.store.root, config.store.cache, config.store.cache_gib)
+    if url_of(path) != f"{store}/{FOLDER}":
+        raise ConfigError(f"--feedback: of object storage, only {store}/{FOLDER} is read; copy other files to a disk")
+    return told_feedback(store, config.imports.max_reject_rate)
 
 
 if __name__ == "__main__":

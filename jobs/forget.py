@@ -14,7 +14,17 @@ from rich.markup import escape
 from hgmem_core.config import Config
 from hgmem_core.ids import check_namespace
 from hgmem_core.section import ConfigError
-from jobs.terminal import Bars, add_config_arguments, console, load_config, now, run_job, time_argument, write_json
+from jobs.terminal import (
+    Bars,
+    add_config_arguments,
+    console,
+    counted,
+    load_config,
+    now,
+    run_job,
+    time_argument,
+    write_json,
+)
 from pipelines.encoders import open_encoder
 from pipelines.erase import Erased
 from pipelines.erasure_record import KIND
@@ -46,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.now and _names_nothing(arguments):
         return _erase(config, arguments.json, {})
     selection = _selection(arguments)
-    store = Store.open(config.store.root, config.store.cache)
+    store = Store.open(config.store.root, config.store.cache, config.store.cache_gib)
     if arguments.restore:
         change = restore(store, selection, now(), arguments.dry_run)
     else:
@@ -78,8 +88,9 @@ def _erase(config: Config, as_json: bool, told: Mapping[str, object]) -> int:
     elif erased is None:
         console.print("[bold]erased[/] nothing: all that is forgotten was erased before", highlight=False)
     else:
-        sizes = f"{erased.turns:,} turns and runs of {erased.namespaces:,} namespaces, {erased.removed:,} files removed"
-        console.print(f"[bold]erased[/] {sizes}", highlight=False)
+        what = counted(erased.turns, "turn or run", "turns and runs")
+        whose, files = counted(erased.namespaces, "namespace", "namespaces"), counted(erased.removed, "file", "files")
+        console.print(f"[bold]erased[/] {what} of {whose}, {files} removed", highlight=False)
         console.print(f"[bold]certificate[/] {escape(certificate_of(config, erased))}", highlight=False, soft_wrap=True)
         for version in erased.dropped:
             console.print(f"version {version} has other settings and lacks these buckets now", highlight=False)
@@ -91,32 +102,33 @@ def certificate_of(config: Config, erased: Erased) -> str:
     return f"{config.store.root}/{KIND}/{erased.certificate.name}"
 
 
-_LABELS = {
-    "turns": "turns",
-    "sessions": "of sessions",
-    "trajectories": "runs of agents",
-    "facts": "facts",
-    "facts_with_fewer_sources": "facts with other sources, too",
-    "summaries": "summaries of episodes and topics",
-    "skills": "skills",
+_COUNTED = {
+    "trajectories": ("run of an agent", "runs of agents"),
+    "facts": ("fact", "facts"),
+    "facts_with_fewer_sources": ("fact with other sources, too", "facts with other sources, too"),
+    "summaries": ("summary of an episode or a topic", "summaries of episodes and topics"),
+    "skills": ("skill", "skills"),
 }
-"""Of what a change tells, in words."""
+"""What a change counts beside turns, of one and of several."""
 
 
 def show(change: Change, restored: bool, dry_run: bool) -> None:
     """Print for people what was hidden, or is back."""
     did = "restored" if restored else "hidden"
     console.print(f"[bold]{f'would be {did}' if dry_run else did}[/]", highlight=False)
-    for name, label in _LABELS.items():
-        if getattr(change, name):
-            console.print(f"  {getattr(change, name):,} {label}", highlight=False)
-    if not any(getattr(change, name) for name in _LABELS):
+    lines = []
+    if change.turns:
+        lines.append(f"{counted(change.turns, 'turn', 'turns')} of {counted(change.sessions, 'session', 'sessions')}")
+    lines += [counted(count, *words) for name, words in _COUNTED.items() if (count := getattr(change, name))]
+    for line in lines:
+        console.print(f"  {line}", highlight=False)
+    if not lines:
         said = (
             "what was erased comes back when its log is imported again" if restored else "nothing that was not before"
         )
         console.print(f"  {said}", highlight=False)
     if change.number is not None:
-        console.print(f"[bold]tombstones[/] {change.tombstones:,}, file {change.number}", highlight=False)
+        console.print(f"[bold]tombstones[/] {change.tombstones:,}, in file {change.number}", highlight=False)
 
 
 def _selection(arguments: argparse.Namespace) -> Selection:

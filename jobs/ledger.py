@@ -26,7 +26,9 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     config = load_config(arguments)
     by = ["namespace", "stage"] if arguments.by == "both" else [arguments.by]
-    rows = ledger(Store.open(config.store.root, config.store.cache), config.llm.prices, by).to_dicts()
+    rows = ledger(
+        Store.open(config.store.root, config.store.cache, config.store.cache_gib), config.llm.prices, by
+    ).to_dicts()
     if arguments.json:
         write_json({"store": config.store.root, "calls": rows})
         return 0

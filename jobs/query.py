@@ -1,22 +1,27 @@
 """Ask a store: `python -m jobs.query QUESTION --store STORE --namespace acme/alice`.
 
-With `--skills TASK` in the place of a question, it says what past runs of agents teach for that task.
+With `--answer` it gives an answer and what that stands on. With `--skills TASK` in the place of a question, it says
+what past runs of agents teach for that task.
 """
 
 import argparse
 from collections.abc import Sequence
+from typing import get_args
 
 from rich.markup import escape
 from rich.padding import Padding
 
 from hgmem_core.abstention import Abstention
-from hgmem_core.config import Config
+from hgmem_core.answer import Asked
+from hgmem_core.config import AnswerStyle, Config
+from hgmem_core.context import NO_CONTEXT, UNDATED
 from hgmem_core.model_config import PACKAGED_ENCODERS, EncoderConfig, EncoderName
 from hgmem_core.search import Filters
 from hgmem_core.section import ConfigError
 from hgmem_core.summarise import shorten
 from jobs.terminal import add_config_arguments, console, load_config, override, run_job, time_argument, write_json
 from pipelines.analysts import open_analyst
+from pipelines.answerers import Answerer, Told
 from pipelines.encoders import open_encoder, tuned_vectors
 from pipelines.model_store import models_for
 from pipelines.rerankers import open_reranker
@@ -34,6 +39,10 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--skills", metavar="TASK", help="what is to be done: finds skills, mistakes and lessons for it"
     )
+    parser.add_argument(
+        "--answer", action="store_true", help="an answer with its citations: by the model of [llm] at a server, if any"
+    )
+    parser.add_argument("--style", choices=get_args(AnswerStyle), help="how an answer is worded")
     parser.add_argument("--store", metavar="STORE", help="the store's root")
     parser.add_argument(
         "--namespace",
@@ -74,14 +83,17 @@ def main(argv: Sequence[str]) -> int:
         return _skills(arguments, config, namespaces)
     if len(namespaces) > 1:
         raise ConfigError("--namespace: a QUESTION is asked of one namespace; several go with --skills")
+    answerer = Answerer(config) if arguments.answer else None
+    tokens = arguments.context_tokens or (config.answer.context_tokens if arguments.answer else None)
     analyst = open_analyst(config)
-    version = open_version(Store.open(config.store.root, config.store.cache), arguments.version)
+    version = open_version(Store.open(config.store.root, config.store.cache, config.store.cache_gib), arguments.version)
     encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
     models = models_for(config.retrieve.models, version)
     tuned = tuned_vectors(config.encoder, encoder.identity)
-    response = Retriever(
+    retriever = Retriever(
         version, encoder, open_reranker(config.rerank), models, tuned, config.retrieve.abstain_below, analyst
-    ).search(
+    )
+    response = retriever.search(
         namespaces[0],
         arguments.question,
         arguments.recipe or config.retrieve.recipe,
@@ -96,8 +108,19 @@ def main(argv: Sequence[str]) -> int:
             as_of=arguments.as_of,
         ),
         arguments.explain,
-        arguments.context_tokens,
+        tokens,
     )
+    if answerer is not None:
+        today = retriever.today(namespaces[:1], arguments.as_of)
+        asked = Asked(
+            arguments.question,
+            response.context or NO_CONTEXT,
+            arguments.style or config.answer.style,
+            today,
+            namespaces[0],
+        )
+        with answerer:
+            return _answer(answerer, asked, response, arguments.json)
     if arguments.json:
         write_json(response.as_dict())
     else:
@@ -105,20 +128,66 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _answer(answerer: Answerer, asked: Asked, response: Response, as_json: bool) -> int:
+    """Print an answer, for people while it comes; return 1 if the model gave none that can be used."""
+    shown: list[str] = []
+
+    def heard(part: str | None) -> None:
+        if part is None:
+            console.print("[yellow] … the model begins anew[/]", highlight=False)
+            shown.clear()
+        else:
+            shown.append(part)
+            console.print(escape(part), end="", highlight=False, soft_wrap=True)
+
+    told = answerer.answer(asked, response.abstention, None if as_json else heard)
+    if as_json:
+        about = {"version": response.version, "recipe": response.recipe, "style": asked.style}
+        write_json({**about, **told.fields(asked.context)})
+    else:
+        show_answer(told, asked, response, "".join(shown))
+    return int(told.answer.outcome == "failed")
+
+
+def show_answer(told: Told, asked: Asked, response: Response, shown: str) -> None:
+    """Print what is left of an answer for people: its text as far as it was not shown, and what it stands on."""
+    answer = told.answer
+    left = answer.text.removeprefix(shown)
+    if shown and len(left) == len(answer.text):
+        console.print()  # another text than the one that was shown
+    if shown or left:
+        console.print(escape(left), highlight=False, soft_wrap=True)
+    if answer.reason is not None:
+        word = "abstains" if answer.outcome == "abstained" else "no answer"
+        why = f"{answer.reason.code}: {escape(answer.reason.text)}"
+        console.print(f"[yellow]{word}[/] {why}", highlight=False, soft_wrap=True)
+    for number in answer.citations:
+        one = asked.context.statements[number - 1]
+        about = f"[dim]{escape(one.date or UNDATED)}  {', '.join(one.turn_ids)}[/]"
+        console.print(f"[bold]\\[{number}][/]  {about}", highlight=False, soft_wrap=True)
+        console.print(Padding(escape(one.text), (0, 0, 0, 3)), highlight=False)
+    if answer.refused:
+        console.print(f"[yellow]citations refused[/] {', '.join(map(str, answer.refused))}", highlight=False)
+    by = "the best statements, word for word" if answer.engine == "extractive" else "a language model"
+    tokens = f", {told.spent.prompt_tokens} + {told.spent.completion_tokens} tokens" if told.spent.calls else ""
+    console.print(f"[dim]by {by}{tokens}; recipe {response.recipe}, version {response.version}[/]", highlight=False)
+
+
 _MOST_LESSONS = 10
 """That are printed for people."""
 
 _OF_QUESTIONS = (
-    "said_from", "said_until", "imported_from", "imported_until", "speaker", "session", "as_of", "explain",
+    "said_from", "said_until", "imported_from", "imported_until", "speaker", "session", "as_of", "explain", "answer",
+    "style",
 )  # fmt: skip
 
 
 def _skills(arguments: argparse.Namespace, config: Config, namespaces: Sequence[str]) -> int:
     if any(getattr(arguments, name) for name in _OF_QUESTIONS):
-        raise ConfigError("--skills takes no filter of what was said, and no --explain: leave them out")
+        raise ConfigError("--skills takes no filter of what was said, no --explain and no --answer: leave them out")
     asked = {"recipe": arguments.recipe, "skills": arguments.k, "context_tokens": arguments.context_tokens}
     settings = config.skills.model_copy(update={name: value for name, value in asked.items() if value is not None})
-    version = open_version(Store.open(config.store.root, config.store.cache), arguments.version)
+    version = open_version(Store.open(config.store.root, config.store.cache, config.store.cache_gib), arguments.version)
     encoder = open_encoder(_encoder(config.encoder, arguments.encoder, version))
     response = Retriever(version, encoder).skills(namespaces, arguments.skills, settings, settings.libraries)
     if arguments.json:

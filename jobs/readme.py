@@ -15,8 +15,8 @@ SHOWN_METRICS = ("recall@10", "ndcg@10", "hit@10", "mrr", "all@10")
 
 
 PAGES = (
-    "README.md", "docs/abstention.md", "docs/hage.md", "docs/hypermem.md", "docs/learned.md", "docs/skills.md",
-    "docs/speed.md",
+    "README.md", "docs/abstention.md", "docs/hage.md", "docs/hypermem.md", "docs/learned.md", "docs/serving.md",
+    "docs/skills.md", "docs/speed.md",
 )  # fmt: skip
 
 
@@ -47,6 +47,7 @@ def with_results(text: str) -> str:
         "incremental": incremental_table,
         "search": search_table,
         "large": large_table,
+        "serve": serve_table,
         "hypermem": lambda: compared_table("hypermem.json"),
         "hage": lambda: compared_table("hage-cv.json"),
         "abstention": abstention_table,
@@ -248,6 +249,36 @@ def large_table() -> str:
     ]
     sizes = f"{result['facts']:,} facts, {result['turns']:,} turns, {result['peak_rss_mib']:,} MiB at most"
     return "\n".join([*lines, "", f"{sizes}; {_where([result])}."])
+
+
+def serve_table() -> str:
+    """Return what the endpoint costs beside the direct call, and what became of requests while versions changed."""
+    result = _read("benchmark-serve.json")
+    one, direct, many = (result[name] for name in ("one_at_a_time", "direct", "many_at_a_time"))
+    cpu, busy, soak, swap = (result[name] for name in ("cpu_ms_a_request", "many_cpu_ms_a_request", "soak", "swap"))
+    cancelled, clients = result["cancelled"], many["clients"]
+    lines = [f"| milliseconds | direct call | endpoint, one client | endpoint, {clients} clients |", "|---" * 4 + "|"]
+    for name in ("p50_ms", "p95_ms"):
+        lines.append(f"| {name[:3]} | {direct[name]:.1f} | {one[name]:.1f} | {many[name]:.1f} |")
+    for part in ("proxy", "replicas", "controller"):
+        lines.append(f"| CPU a request: {part} | | {cpu[part]:.1f} | {busy[part]:.1f} |")
+    lines.append(f"| CPU a request: proxy, replicas | {cpu['direct']:.1f} | {cpu['direct'] + cpu['added']:.1f} | |")
+    facts = {
+        "answers a second, all clients": f"{many['a_second']:.1f}: {many['ratio']:.2f} of two direct processes",
+        "errors of either": one["errors"] + many["errors"],
+        "starting Ray and Serve, up to the first answer": f"{result['ready_seconds']:.1f} s",
+        f"a question after {cancelled['requests']} that were given up": f"{cancelled['next_seconds']:.2f} s",
+        f"a moved pointer to the new version's answer, {swap['mib']:,.0f} MiB": f"{swap['seconds']:.1f} s",
+        "memory": ", ".join(f"{part} {mib:,} MiB" for part, mib in result["memory_mib"].items()),
+        f"{soak['requests']:,} requests while versions change: wrong versions": soak["wrong_versions"],
+        "an answer of an earlier version, at most after": f"{soak['late_seconds']:.1f} s",
+        "failed on their way to the killed replica": soak["errors_in_flight"],
+        "other failures": soak["other_errors"],
+        "memory before and after": f"{soak['memory_mib_before']:,} and {soak['memory_mib_after']:,} MiB",
+    }
+    lines += ["", "| | |", "|---|---|", *(f"| {told} | {value} |" for told, value in facts.items())]
+    sizes = f"{result['turns']:,} turns and {result['facts']:,} facts, {result['replicas']} replicas"
+    return "\n".join([*lines, "", f"{sizes}, encoder {result['encoder']}; {_where([result])}."])
 
 
 def skills_table() -> str:

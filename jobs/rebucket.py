@@ -21,7 +21,9 @@ def main(argv: Sequence[str]) -> int:
     if not 1 <= arguments.buckets <= MOST_BUCKETS:
         raise ConfigError(f"--buckets: {arguments.buckets} is not between 1 and {MOST_BUCKETS}")
     with Bars() as bars:
-        done = rebucket(Store.open(config.store.root, config.store.cache), arguments.buckets, now(), bars)
+        done = rebucket(
+            Store.open(config.store.root, config.store.cache, config.store.cache_gib), arguments.buckets, now(), bars
+        )
     result = {"store": config.store.root, **asdict(done)}
     if arguments.json:
         write_json(result)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from hgmem_core.config import Config
+from hgmem_core.gate import GateFailed
 from hgmem_core.model_config import PACKAGED_ENCODERS, EncoderConfig
 from hgmem_core.section import ConfigError
 from jobs.forget import certificate_of
@@ -57,6 +58,8 @@ def main(argv: Sequence[str]) -> int:
         write_json({**result, "engine": done.engine.name, "imported": imported, "stages": built.report.as_dict()})
     else:
         summarise(done.imported, built.report, result, str(done.engine), config.llm.prices)
+    if built.refused:
+        raise GateFailed(built.kept)
     return 0
 
 

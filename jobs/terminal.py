@@ -28,6 +28,7 @@ from rich.text import Text
 
 from hgmem_core.chat import ModelError
 from hgmem_core.config import Config, parse_config, to_toml
+from hgmem_core.gate import GateFailed
 from hgmem_core.messages import OUTCOMES
 from hgmem_core.model_config import PriceConfig
 from hgmem_core.recipes import RecipeError
@@ -40,12 +41,12 @@ from pipelines.engine import ClusterError
 from pipelines.import_stage import Imported, ImportFailed
 from pipelines.log_files import LogFileError
 from pipelines.runner import Report
-from pipelines.store import StoreError
+from pipelines.store import Store, StoreError
 
 USAGE_ERRORS = (ConfigError, RecipeError)
 JOB_ERRORS = (
     StoreError, LogFileError, ImportFailed, EncoderError, ModelError, TrainedModelError, ClusterError, TaskError,
-    OSError,
+    GateFailed, OSError,
 )  # fmt: skip
 
 LINE_SECONDS = 10.0
@@ -108,11 +109,39 @@ def add_config_arguments(parser: argparse.ArgumentParser, config_is_optional: bo
         parser.add_argument("--config", metavar="FILE", help="TOML configuration; without one, the defaults")
     else:
         parser.add_argument("config", metavar="CONFIG", help="TOML configuration")
+    _add_overrides(parser)
+    parser.add_argument("--print-config", action="store_true", help="print the whole configuration and stop")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
+
+
+def _add_overrides(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help="change one setting"
     )
-    parser.add_argument("--print-config", action="store_true", help="print the whole configuration and stop")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
+
+
+def add_store_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a store and change the settings that it is opened with."""
+    parser.add_argument(
+        "store",
+        metavar="STORE",
+        help="the store's root, a folder or an s3:// address, or the configuration that has it",
+    )
+    _add_overrides(parser)
+
+
+def open_store(arguments: argparse.Namespace) -> Store:
+    """Open the store that arguments of `add_store_arguments` name: a file is a configuration, all else a root.
+
+    Raises:
+        ConfigError: The configuration cannot be read, or says something that is not allowed.
+        StoreError: There is no such store.
+    """
+    is_config = Path(arguments.store).is_file()
+    text = _read_config(arguments.store) if is_config else ""
+    root = [] if is_config else [override("store.root", arguments.store)]
+    settings = parse_config(text, [*root, *arguments.overrides]).store
+    return Store.open(settings.root, settings.cache, settings.cache_gib)
 
 
 def load_config(arguments: argparse.Namespace, extra: Sequence[str] = ()) -> Config:
@@ -125,17 +154,19 @@ def load_config(arguments: argparse.Namespace, extra: Sequence[str] = ()) -> Con
     Raises:
         ConfigError: The file is missing or says something that is not allowed.
     """
-    text = ""
-    if arguments.config:
-        try:
-            text = Path(arguments.config).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the configuration {arguments.config} cannot be read: {error}") from error
+    text = _read_config(arguments.config) if arguments.config else ""
     config = parse_config(text, [*extra, *arguments.overrides])
     if arguments.print_config:
         write(to_toml(config))
         sys.exit(0)
     return config
+
+
+def _read_config(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration {path} cannot be read: {error}") from error
 
 
 @contextmanager
@@ -318,6 +349,15 @@ def _times(task: Task, suffix: str) -> list[str]:
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+
+
+def counted(amount: int, one: str, several: str) -> str:
+    """Write a number of things.
+
+    >>> counted(1, "turn", "turns"), counted(2_000, "turn", "turns")
+    ('1 turn', '2,000 turns')
+    """
+    return f"{amount:,} {one if amount == 1 else several}"
 
 
 def plain_table(*columns: str) -> Table:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.markup import escape
 
 from hgmem_core.section import ConfigError
-from jobs.terminal import console, now, plain_table, run_job, write_json
+from jobs.terminal import add_store_arguments, console, now, open_store, plain_table, run_job, write_json
 from pipelines.retention import prune, prune_held
 from pipelines.store import Store
 from pipelines.version_diff import LEVELS, Change, Level, NamespaceDiff, diff_versions
@@ -28,12 +28,12 @@ _HIDDEN = ("version", "buckets", "skills", "outcomes", "checksum", "encoder", "i
 def main(argv: Sequence[str]) -> int:
     """Run the job and return its exit code."""
     arguments = _parser().parse_args(argv)
-    return _COMMANDS[arguments.command](Store.open(arguments.store), arguments)
+    return _COMMANDS[arguments.command](open_store(arguments), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m jobs.versions", description=__doc__)
-    parser.add_argument("store", metavar="STORE", help="the store's root")
+    add_store_arguments(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     listing = commands.add_parser("list", help="every version: when it was current, what is in it, what it takes")
     show = commands.add_parser("show", help="one version: how it was made and what is in it")

@@ -1,15 +1,14 @@
 """Asking a chat model at a server what a question asks for, while somebody waits for the hits."""
 
-from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import date
 
-from hgmem_core.chat import ModelError, Reply, Request
+from hgmem_core.chat import ModelError
 from hgmem_core.config import Config
 from hgmem_core.intent_llm import Analyst, Intent, IntentError, intent_llm
 from hgmem_core.model_config import LlmConfig
 from hgmem_core.section import ConfigError
-from pipelines.chat_model import BYTES, terms_of
+from pipelines.chat_model import BYTES, answered_by, terms_of
 
 TRY_SECONDS = 20.0
 """For one try of a request, at most, of which there are three: `llm.http.timeout_seconds` is made for builds."""
@@ -53,22 +52,10 @@ class ServedAnalyst:
         steps = intent_llm(namespace, "query", question, today, terms_of(config), most_passes=1)
         try:
             with HttpChat(config) as chat:
-                told = _ended(steps, chat.try_out)
+                told = answered_by(chat.try_out, steps)
         except ModelError as error:
             raise IntentError(f"{error} (a query waits {seconds:g} s for a try at most)") from error
         if told.outcome == "fallback":
             reason = " ".join((told.reason or "").split())
             raise IntentError(f"{http.url}, model {config.model}: told nothing of the question ({reason})")
         return told
-
-
-def _ended(steps: Generator[list[Request], list[Reply], Intent], reply_to: Callable[[Request], Reply]) -> Intent:
-    """Have requests answered until no more come, and return what is made of the replies."""
-    requests = next(steps)
-    while True:
-        replies = [reply_to(request) for request in requests]
-        try:
-            requests = steps.send(replies)
-        except StopIteration as end:
-            intent: Intent = end.value
-            return intent

@@ -15,7 +15,7 @@ from pipelines.imports import Import, ImportedPart, imported_parts, read_imports
 from pipelines.job_log import Checked, Published
 from pipelines.pieces import Pieces
 from pipelines.preflight import MEMORY_BYTES_A_TURN, available_memory, memory_warning, software_versions
-from pipelines.publish import publish
+from pipelines.publish import Gate, publish
 from pipelines.run import Run
 from pipelines.runner import Report
 from pipelines.stages import stage_count
@@ -39,6 +39,7 @@ class Built:
         namespaces: Namespaces in the version; one with turns and runs counts once.
         report: What the stages did.
         kept: Why another version stays the current one; None if this one is it.
+        refused: Whether that is because a gate refused this one.
         indexes: Of each of its buckets.
     """
 
@@ -51,6 +52,7 @@ class Built:
     namespaces: int
     report: Report
     kept: str | None = None
+    refused: bool = False
     indexes: Indexes = field(default_factory=dict, repr=False)
 
 
@@ -61,6 +63,7 @@ def build(
     tuned: Tuned | None,
     chat: ChatModel | None,
     imports: Sequence[Import] | None = None,
+    gate: Gate | None = None,
 ) -> Built:
     """Bring every bucket up to date with the imports and publish the result; do nothing twice.
 
@@ -71,6 +74,7 @@ def build(
         tuned: What makes tuned vectors; None for no such vectors.
         chat: A language model that is asked from here; None for none.
         imports: As they will be once something is erased; None for those of the store as they are.
+        gate: Asked before the version becomes the current one; None lets every version pass.
 
     Raises:
         StoreError: Nothing was imported yet, an import or a tombstone is damaged, or the store was taken over by
@@ -83,7 +87,8 @@ def build(
     parts = imported_parts(store, imports, read_tombstones(store))
     indexes, report = index_buckets(run, config, encoder, tuned, chat, parts)
     outcomes, made_by = report.outcomes, None if tuned is None else tuned.identity
-    published = publish(store, indexes, config, encoder.identity, outcomes, imports[-1].number, made_by, run.began_at)
+    last = imports[-1].number
+    published = publish(store, indexes, config, encoder.identity, outcomes, last, made_by, run.began_at, gate)
     Pieces(store).clear()
     drop_refused(store)
     turns, trajectories, skills = (
@@ -102,6 +107,7 @@ def build(
         namespaces=namespaces,
         report=report,
         kept=published.kept,
+        refused=published.refused,
         indexes=indexes,
     )
 

@@ -1,11 +1,11 @@
 """What the dataflow asks of a language model's client, and what it says of the model to the stages."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hgmem_core.chat import ModelError, Reply, Request
 from hgmem_core.model_config import LlmConfig, LlmStage
@@ -14,6 +14,8 @@ from hgmem_core.prompts import Prompt
 from pipelines.files import file_sha256
 from pipelines.model_files import model_folder
 from pipelines.self_test import Served
+
+Made = TypeVar("Made")
 
 SERVER, BYTES, GUESS = "server", "bytes", "guess"
 """Who counts tokens where there is no tokenizer: the server; nobody, so that a byte counts as one, of which no model
@@ -60,6 +62,17 @@ def opened_chat(config: LlmConfig) -> Iterator[tuple[ChatModel | None, Served | 
 
     with HttpChat(config) as chat:
         yield chat, chat.check()
+
+
+def answered_by(reply_to: Callable[[Request], Reply], steps: Generator[list[Request], list[Reply], Made]) -> Made:
+    """Have requests answered one by one until no more come, and return what is made of the replies."""
+    try:
+        requests = next(steps)
+        while True:
+            requests = steps.send([reply_to(request) for request in requests])
+    except StopIteration as end:
+        made: Made = end.value
+        return made
 
 
 @lru_cache(maxsize=8)

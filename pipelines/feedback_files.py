@@ -1,6 +1,8 @@
 """Feedback from files: which nodes were shown for a task, and how the run went that they were shown to."""
 
 import hashlib
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +22,8 @@ from hgmem_core.times import parse_time
 from pipelines.files import file_sha256
 from pipelines.import_stage import ImportFailed
 from pipelines.log_rows import LogFileError, json_lines, parquet_rows
-from pipelines.told_outcomes import told_rows
+from pipelines.store import Store
+from pipelines.told_outcomes import FOLDER, told_rows
 
 _KINDS = get_args(NodeKind)
 _MOST_STEPS = 2**31 - 1
@@ -89,6 +92,16 @@ def read_feedback(path: Path, most_rejected: float) -> Feedback:
     rows = conform(pa.Table.from_pylist(list(kept.values()), FEEDBACK.arrow), FEEDBACK)
     sha256 = _sha256(path)
     return Feedback(rows, dict(rejected.most_common()), first, sha256)
+
+
+def told_feedback(store: Store, most_rejected: float) -> Feedback:
+    """Read what the endpoint was told of a store in object storage; see `read_feedback`."""
+    # A mirror may hold what was erased there since.
+    with tempfile.TemporaryDirectory(prefix="hgmem-feedback-") as name:
+        for path in store.files(store.root / FOLDER, "*.json"):
+            store.fetch(path)
+            shutil.copy(path, name)
+        return read_feedback(Path(name), most_rejected)
 
 
 def _sha256(path: Path) -> str:

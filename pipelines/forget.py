@@ -10,9 +10,10 @@ from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hgmem_core.ids import bucket_of, part_id, turn_id
-from hgmem_core.schemas import MESSAGE, STRING, TRAJECTORY, TableSchema
+from hgmem_core.schemas import MESSAGE, STRING, TIME, TRAJECTORY, TableSchema
 from hgmem_core.tombstones import NO_TOMBSTONES, Scope, Tombstones
 from pipelines.imports import ImportedPart, imported_parts, read_imports
 from pipelines.selection import Selection, among, fitting_messages, fitting_runs
@@ -64,7 +65,8 @@ def forget(
 ) -> Change:
     """Write tombstones for what is selected and tell what they hide. Takes no lease and waits for nobody.
 
-    What is forgotten already is not forgotten twice, except that of a namespace or a session what was said since is.
+    What is forgotten already is not forgotten twice, except that of a namespace or a session what was said since is. Of
+    these, all goes that is there: what was said later by the log, whose clock may be ahead of ours, is named by its id.
 
     Args:
         store: Where.
@@ -88,6 +90,12 @@ def forget(
         Tombstone(namespace=selection.namespace, scope=scope, id=name, deleted_at=now, asked=asked)
         for (scope, name), asked in sorted(memory.asked_for(selection).items())
         if selection.names_all or not memory.is_forgotten((scope, name))
+    ]
+    ahead = [key for key in sorted(memory.said_after(selection, now)) if not memory.is_forgotten(key)]
+    asked = selection.digest if ahead else ""
+    rows += [
+        Tombstone(namespace=selection.namespace, scope=scope, id=name, deleted_at=now, asked=asked)
+        for scope, name in ahead
     ]
     return memory.changed(rows, dry_run)
 
@@ -178,6 +186,19 @@ class _Memory:
             keys |= {("trajectory", one) for one in _values(fitting, "trajectory_id") | unknown}
         return keys
 
+    def said_after(self, selection: Selection, time: datetime) -> set[Key]:
+        """Return what a tombstone of the namespace or of a session, written at that time, would leave of it."""
+        if not selection.names_all:
+            return set()
+        said = self.messages.filter(_said_after(self.messages, time))
+        if selection.session is not None:
+            said = said.filter(pc.equal(said.column("session_id"), selection.session))
+        keys: set[Key] = {("turn", one) for one in _values(said, "turn_id")}
+        if selection.session is None:
+            runs = self.runs.filter(_said_after(self.runs, time))
+            keys |= {("trajectory", one) for one in _values(runs, "trajectory_id")}
+        return keys
+
     def asked_for(self, selection: Selection) -> Mapping[Key, str]:
         """Return what tombstones of a selection name, each with the digest of what of it means that."""
         asked: dict[Key, str] = {}
@@ -188,7 +209,7 @@ class _Memory:
 
     def written_for(self, selection: Selection) -> set[Key]:
         """Return what tombstones name that were written for a selection, whether or not that is in the store still."""
-        if selection.names_all or selection.turns or not any(one.asked for one in self.written):
+        if selection.turns or not any(one.asked for one in self.written):
             return set()
         digests = {one.digest for one in selection.one_by_one()}
         return {(one.scope, one.id) for one in self.written if one.namespace == self.namespace and one.asked in digests}
@@ -290,6 +311,10 @@ class _Shown:
 def _read(parts: Sequence[ImportedPart], kind: RowKind, namespace: str, schema: TableSchema) -> pa.Table:
     """Return the rows of a namespace, the oldest import first; all are of it, so they are sorted by namespace."""
     return pa.concat_tables([schema.empty(), *(part.read({namespace}) for part in parts if part.kind == kind)])
+
+
+def _said_after(rows: pa.Table, time: datetime) -> pa.ChunkedArray:
+    return pc.greater(rows.column("said_at"), pa.scalar(time, TIME))
 
 
 def _values(rows: pa.Table, name: str) -> set[str]:

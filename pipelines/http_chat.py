@@ -1,6 +1,6 @@
 """Chat with a model behind an OpenAI-compatible server."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from types import TracebackType
 from typing import Annotated, Any, Self, TypeVar
@@ -60,6 +60,23 @@ class _Completion(BaseModel):
 
     choices: list[_Choice]
     usage: _Usage | None = None
+
+
+class _Delta(BaseModel):
+    delta: _Message
+    finish_reason: str | None = None
+
+
+class _Chunk(BaseModel):
+    """A part of a chat completion that is streamed."""
+
+    choices: list[_Delta]
+    usage: _Usage | None = None
+
+    @property
+    def text(self) -> str:
+        """What it adds to the content."""
+        return "".join(_joined(choice.delta.content) or "" for choice in self.choices[:1])
 
 
 class _Model(BaseModel):
@@ -168,13 +185,22 @@ class HttpChat:
             )
         return judge(self.try_out(self_test_request(config)), config, length)
 
-    def try_out(self, request: Request) -> Reply:
+    def try_out(self, request: Request, heard: Callable[[str | None], None] | None = None) -> Reply:
         """Return the reply to one request, which is tried a few times only; see `HttpClient.try_out`.
+
+        Args:
+            request: The question.
+            heard: Told the parts of the reply's text as they come, where the server streams them, and None where a try
+                begins: what came before counts no more. Called in another thread, which must not wait.
 
         Raises:
             ModelError: The server or the model is of no use: one line that says why and what to change.
         """
-        answer = self._client.try_out("chat/completions", self._body(request), _read_completion)
+        body = self._body(request)
+        if heard is not None:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        on_event = None if heard is None else _text_to(heard)
+        answer = self._client.try_out("chat/completions", body, _read_completion, on_event)
         outcome = answer if isinstance(answer, Refused) else Answered(answer)
         return _reply(outcome, guessed_tokens(request.system + request.user))
 
@@ -206,8 +232,7 @@ def _reply(outcome: Answered[_Completion] | Refused, prompt_tokens: int) -> Repl
         finish = UNANSWERED if outcome.status is None else "refused"
         return Reply(None, None, finish, seconds=outcome.seconds, refusal=outcome.message)
     choice = outcome.content.choices[0]
-    content = choice.message.content
-    text = "".join(part.text or "" for part in content) if isinstance(content, list) else content
+    text = _joined(choice.message.content)
     reasoning = choice.message.reasoning_content or choice.message.reasoning
     usage = outcome.content.usage or _Usage()
     details = usage.completion_tokens_details or _TokenDetails()
@@ -223,7 +248,41 @@ def _reply(outcome: Answered[_Completion] | Refused, prompt_tokens: int) -> Repl
     )
 
 
+def _joined(content: str | list[_ContentPart] | None) -> str | None:
+    return "".join(part.text or "" for part in content) if isinstance(content, list) else content
+
+
+def _text_to(heard: Callable[[str | None], None]) -> Callable[[str | None], None]:
+    """Return what takes the events of a stream and tells the text that they add."""
+
+    def take(event: str | None) -> None:
+        try:
+            text = None if event is None else _Chunk.model_validate_json(event).text
+        except ValidationError:  # then the whole cannot be read either, which is said where it is
+            return
+        if text != "":
+            heard(text)
+
+    return take
+
+
+def _whole(chunks: Sequence[_Chunk]) -> _Completion:
+    """Return the completion that was streamed in parts."""
+    choices = [choice for chunk in chunks for choice in chunk.choices[:1]]
+    ended = [choice.finish_reason for choice in choices if choice.finish_reason]
+    if not ended:
+        raise ValueError("no chat completion: its stream has no end")
+    thoughts = [choice.delta.reasoning_content or choice.delta.reasoning or "" for choice in choices]
+    message = _Message(
+        content="".join(chunk.text for chunk in chunks) or None, reasoning_content="".join(thoughts) or None
+    )
+    usage = next((chunk.usage for chunk in reversed(chunks) if chunk.usage), None)
+    return _Completion(choices=[_Choice(message=message, finish_reason=ended[-1])], usage=usage)
+
+
 def _read_completion(content: object) -> _Completion:
+    if isinstance(content, list):
+        return _whole([_read(_Chunk, one, "no part of a chat completion") for one in content])
     completion = _read(_Completion, content, "no chat completion")
     if not completion.choices:
         raise ValueError("no chat completion: it has no choices")

@@ -21,6 +21,7 @@ import aiohttp
 from hgmem_core import __version__
 from hgmem_core.chat import ModelError
 from hgmem_core.model_config import ServerConfig
+from pipelines.event_stream import EVENT_STREAM, EventReader
 from pipelines.http_gate import Gate, Timing
 
 Content = TypeVar("Content")
@@ -93,6 +94,7 @@ class _Call(Generic[Content]):
     read: Callable[[Any], Content]
     refusals: Collection[int]
     is_hasty: bool = False
+    heard: Callable[[str | None], None] | None = None
     outcomes: SimpleQueue[tuple[int, Answered[Content] | Refused | BaseException]] = field(default_factory=SimpleQueue)
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -181,18 +183,27 @@ class HttpClient:
         """
         return self._outcomes(_Call("POST", self.address(path), read, refusals), bodies)
 
-    def try_out(self, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], Content]) -> Content | Refused:
+    def try_out(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None,
+        read: Callable[[Any], Content],
+        heard: Callable[[str | None], None] | None = None,
+    ) -> Content | Refused:
         """Send one request to find out whether the server is of use, tried a few times only.
 
         Args:
             path: See `post`.
             body: What is sent; without one, it is a GET.
-            read: See `post`.
+            read: See `post`; of a stream of events it takes a list of what each holds.
+            heard: Told what each event of a stream holds as soon as it is there, and None where a try begins: what
+                came before counts no more. Called in another thread, which must not wait.
 
         Raises:
             ModelError: It is not: one line that says why and what to change.
         """
-        call = _Call("POST" if body is not None else "GET", self.address(path), read, REFUSALS, is_hasty=True)
+        method = "POST" if body is not None else "GET"
+        call = _Call(method, self.address(path), read, REFUSALS, is_hasty=True, heard=heard)
         [(_, outcome)] = self._outcomes(call, [body])
         return outcome if isinstance(outcome, Refused) else outcome.content
 
@@ -366,11 +377,13 @@ class HttpClient:
         seconds = self._server.timeout_seconds if data is not None else min(_GET_SECONDS, self._server.timeout_seconds)
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
         look = "look into the server's log"
+        if call.heard is not None:
+            call.heard(None)
         try:
             async with self._session.request(
                 call.method, call.url, data=data, timeout=timeout, allow_redirects=False
             ) as response:
-                body = await response.read()
+                body = await _received(response, call.heard)
         except aiohttp.ClientSSLError as error:
             raise ModelError(
                 f"{call.url} has no TLS that can be trusted ({_line(error)}); correct {self._section}.url"
@@ -433,6 +446,21 @@ class HttpClient:
             text = text.replace(self._key, "***")
         return _line(text)
 
+
+async def _received(response: aiohttp.ClientResponse, heard: Callable[[str | None], None] | None) -> bytes:
+    """Return the body of an answer; that of a stream of events as a list in JSON, all told of as they come."""
+    if heard is None or response.content_type != EVENT_STREAM:
+        return await response.read()
+    reader, events = EventReader(), []
+    async for chunk in response.content.iter_any():
+        for event in reader.feed(chunk):
+            if event.data != _END_OF_STREAM:
+                events.append(event.data)
+                heard(event.data)
+    return f"[{','.join(events)}]".encode()
+
+
+_END_OF_STREAM = "[DONE]"
 
 _PAGE = "a web page"
 

@@ -31,6 +31,7 @@ from hgmem_core.tombstones import FORGOTTEN
 from hgmem_core.trajectories import IMPORTED_RUN, cut_long_texts, number_equal_runs, trajectories_table
 from hgmem_core.trajectories import Run as AgentRun
 from hgmem_core.turns import messages_table, number_equals
+from pipelines.exports import export_context
 from pipelines.files import RESTORE, StoreError, file_sha256, make_folder, write_file
 from pipelines.forgotten_rows import Keeping, by_log_row, is_imported, without_left_out
 from pipelines.imports import (
@@ -49,7 +50,7 @@ from pipelines.spill import RowKind, Spill, spilled
 from pipelines.store import Output, Store
 from pipelines.tombstone_files import number_of_tombstones
 
-IMPORT_REVISION = 3
+IMPORT_REVISION = 4
 """Raised when an equal file and equal settings give other messages or runs."""
 
 CHUNK_ROWS: Mapping[RowKind, int] = MappingProxyType({"messages": 4_096, "runs": 64})
@@ -248,7 +249,7 @@ def _shuffle(run: Run, shuffle: "Shuffle", identity: str, earlier: Import | None
 
 
 def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[LogFile]:
-    listed = [(path, one) for one in inputs for path in expand_paths(one.paths)]
+    listed = [(path, one) for one in inputs for path in expand_paths(one.paths, one.format)]
     labels = _labels([path for path, _ in listed])
     hooks = identities_of(config.redact)
     files = []
@@ -259,7 +260,10 @@ def _files(inputs: Sequence[InputConfig], config: ImportConfig) -> list[LogFile]
         except LogFileError as error:
             raise LogFileError(str(error).replace(file, path)) from error
         longest = config.max_step_chars if one.format in TRAJECTORY_IMPORTERS else config.max_turn_chars
-        settings = digest_of_parts([one.model_dump_json(exclude={"paths"}), str(longest), *hooks])
+        # A setting that came later and is not used is no part of what a file is known by.
+        unused = set() if one.session_gap_minutes else {"session_gap_minutes"}
+        shape = one.model_dump_json(exclude={"paths", *unused})
+        settings = digest_of_parts([shape, str(longest), *hooks, *export_context(path, one.format)])
         files.append(LogFile(absolute(path), label, file_sha256(Path(file)), settings, one))
     return files
 
@@ -329,7 +333,7 @@ class Shuffle:
 
     def _results(self, file: LogFile) -> Iterator[Message | AgentRun | Dropped]:
         """Yield a result for each row of a file, without what is to be redacted."""
-        rows, redacted = open_rows(file_of(file.path), file.input), Redactor(self.config.redact)
+        rows, redacted = open_rows(file.path, file.input), Redactor(self.config.redact)
         if file.kind == "messages":
             yield from map(redacted, IMPORTERS[file.input.format](rows, file.input))
             return

@@ -119,12 +119,14 @@ def refuse_held(store: str, place: str, theirs: Holder | None, age: float, stale
 
 
 def _refusal(store: str, place: str, theirs: Holder | None, is_here: bool, age: float, stale_seconds: float) -> str:
+    # The clock that stamps files may have jumped back since.
+    when = f"{age:.0f} s ago" if age >= 0 else f"{-age:.0f} s ahead of the clock, which jumped back"
     if theirs is None:
         return (
-            f"{place} is damaged and was written {age:.0f} s ago; it may be somebody's who works on the store: "
+            f"{place} is damaged and was written {when}; it may be somebody's who works on the store: "
             f"run this again {stale_seconds:.0f} s after it was written, or remove it if nothing does"
         )
-    held = f"{store} is in use: {theirs}, last renewed {age:.0f} s ago"
+    held = f"{store} is in use: {theirs}, last renewed {when}"
     if is_here:
         return f"{held}; wait until it ends, or end it with `kill {theirs.pid}`: what it finished is kept"
     return (

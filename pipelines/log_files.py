@@ -12,10 +12,20 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hgmem_core.config import InputConfig, TrajectoryFormat
+from hgmem_core.config import NAMES_ITS_MEMORY, InputConfig, TrajectoryFormat
 from hgmem_core.importers.fields import ABSENT, lookup, template_fields
 from hgmem_core.messages import LogRow
-from pipelines.log_rows import LogFileError, csv_header, csv_rows, json_document, json_lines, open_log, parquet_rows
+from pipelines.exports import EXPORTS, export_rows, holds_messages
+from pipelines.log_rows import (
+    LogFileError,
+    csv_header,
+    csv_rows,
+    has_json_lines,
+    json_document,
+    json_lines,
+    open_log,
+    parquet_rows,
+)
 from pipelines.object_logs import expand_url, local_copy
 from pipelines.object_storage import is_url
 
@@ -35,11 +45,11 @@ _MAGIC = {
 _HEAD_BYTES = 4_096
 
 
-def expand_paths(paths: Iterable[str]) -> list[str]:
+def expand_paths(paths: Iterable[str], format: str = "") -> list[str]:
     """Return the files that `paths` name, each once: files, patterns with `*`, `**`, `?`, and folders with all inside.
 
     Files of a pattern or folder are sorted by path; hidden ones and those that begin with `_`, as writers mark them,
-    are left out of folders.
+    are left out of folders, and of a chat service's export, by `format`, those that hold no messages.
 
     A path may be in object storage, `s3://bucket/logs/*.jsonl`.
 
@@ -53,8 +63,11 @@ def expand_paths(paths: Iterable[str]) -> list[str]:
         else:
             matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
             found = [file for match in matches for file in (_folder_files(match) if os.path.isdir(match) else [match])]
+        if found != [path]:
+            found = [file for file in found if holds_messages(file, format)]
         if not found:
-            what = "holds no files" if matches else "does not exist, and as a pattern it matches nothing"
+            held = f"files with messages of an export of {format}" if format in EXPORTS else "files"
+            what = f"holds no {held}" if matches else "does not exist, and as a pattern it matches nothing"
             raise LogFileError(f"{path}: {what}; correct `paths` of the input")
         files.update(dict.fromkeys(found))
     for file in files:
@@ -104,20 +117,33 @@ def open_rows(path: str, input: InputConfig) -> Iterator[LogRow]:
     """Yield the rows of a log file in their order, each named by the file's base name and its 1-based line or number.
 
     Parquet, JSON lines and CSV are streamed; text files may be compressed with gzip and end in `.gz`. A JSON document
-    (`.json`, of any other format) is read whole.
+    (`.json`, of any other format) is read whole. `path` may be in object storage.
 
     Raises:
         LogFileError: The file is missing, unreadable, empty, damaged or of another format.
     """
+    source, path = path, file_of(path)
     if input.format == "parquet":
         return parquet_rows(path)
+    if input.format in EXPORTS and path.lower().endswith((".json", ".zip")):
+        return export_rows(source, input.format, _file_beside)
     _check_head(path, input.format)
     if input.format == "csv":
         return csv_rows(path)
     stem = path.lower().removesuffix(".gz")
+    if input.format == "otel" and stem.endswith(".json") and has_json_lines(path):
+        return json_lines(path)
     if input.format != "jsonl" and stem.endswith(".json"):
         return json_document(path, input.format)
     return json_lines(path)
+
+
+def _file_beside(path: str) -> str | None:
+    """Return the file of this machine that holds one of an export, None where there is none."""
+    if is_url(path):
+        copy = local_copy(path)
+        return None if copy is None else str(copy)
+    return path if os.path.isfile(path) else None
 
 
 def _check_head(path: str, format: str) -> None:
@@ -142,13 +168,13 @@ def check_columns(path: str, input: InputConfig) -> None:
     Raises:
         LogFileError: Names the column, the file, and the columns there are; or see `open_rows`.
     """
-    if input.format == "locomo":
+    if input.format in NAMES_ITS_MEMORY:
         return
     try:
         wanted = template_fields(input.namespace)
     except ValueError as error:
         raise LogFileError(f"{path}: {error}") from error
-    if input.format in ("openai", "hotpotqa", "musique", *get_args(TrajectoryFormat)):
+    if input.format in ("openai", "otel", "hotpotqa", "2wiki", "musique", *EXPORTS, *get_args(TrajectoryFormat)):
         return
     wanted = [*(name for name in input.columns.model_dump().values() if name), *wanted]
     if input.format == "jsonl":

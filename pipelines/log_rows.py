@@ -94,6 +94,12 @@ def _parse(line: bytes) -> tuple[Any, str | None]:
     return value, None
 
 
+def json_value(body: bytes) -> tuple[Any, str | None]:
+    """Return the value of a whole JSON document and no error, or None and what is wrong."""
+    value, error = _parse(body.removeprefix(b"\xef\xbb\xbf"))
+    return value, error and error.replace(" of the line", "")
+
+
 def _is_deep(value: object) -> bool:
     """Say whether a JSON value is nested more than `MAX_DEPTH` deep, level by level."""
     level = [value]
@@ -117,10 +123,10 @@ def json_document(path: str, format: str) -> Iterator[LogRow]:
     """
     with open_log(path) as file:
         body = file.read()
-    value, error = _parse(body.removeprefix(b"\xef\xbb\xbf"))
+    value, error = json_value(body)
     if error is not None:
         advice = "; if it holds one JSON value a line, name it .jsonl" if "Extra data" in error else ""
-        raise LogFileError(f"{path}: {error.replace(' of the line', '')}{advice}")
+        raise LogFileError(f"{path}: {error}{advice}")
     del body
     items = _conversations(value) if format == "openai" else value if isinstance(value, list) else [value]
     name = _base_name(path)
@@ -135,6 +141,13 @@ def _conversations(value: object) -> list[Any]:
         return [value]
     is_messages = any(isinstance(item, dict) and "role" in item and "messages" not in item for item in value)
     return [value] if is_messages else value
+
+
+def has_json_lines(path: str) -> bool:
+    """Say whether a file holds one JSON value a line, and more than one."""
+    with open_log(path) as file:
+        first = file.readline(MAX_LINE_BYTES)
+        return _parse(first.removeprefix(b"\xef\xbb\xbf"))[1] is None and bool(file.readline(_RAW_CHARS).strip())
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,6 +19,7 @@ from platformdirs import user_cache_path
 
 from hgmem_core.schemas import SCHEMA_VERSION
 from pipelines.files import damage_of, dump, make_folder, seal
+from pipelines.mirror_bound import MirrorBound, note_use, served_from
 from pipelines.object_storage import ENDPOINT_VARIABLE, ObjectStorage, ObjectStorageError
 from pipelines.store import VERSION_ID, Output, Store, buckets_of
 
@@ -28,10 +30,11 @@ _AT_ONCE = 8
 class MirroredStore(Store):
     """A store at `s3://...`; `root` is its mirror."""
 
-    def __init__(self, root: Path, buckets: int, storage: ObjectStorage) -> None:
-        """Use `Store.make` or `Store.open`."""
+    def __init__(self, root: Path, buckets: int, storage: ObjectStorage, most_bytes: int) -> None:
+        """Use `Store.make` or `Store.open`; the mirror is to hold at most so many bytes, 0 for any number."""
         super().__init__(root, buckets)
         self.storage = storage
+        self._bound = MirrorBound(root, most_bytes)
 
     def __str__(self) -> str:
         """Return its address."""
@@ -42,16 +45,16 @@ class MirroredStore(Store):
         """No folder has to be seen by all: every node has a mirror of its own."""
 
     @classmethod
-    def open_at(cls, url: str, cache: str) -> "MirroredStore":
+    def open_at(cls, url: str, cache: str, cache_gib: float) -> "MirroredStore":
         """Open the store at an address; see `Store.open`."""
         storage = ObjectStorage(url)
         root = mirror_folder(storage.url, cache)
         if not storage.download("store.json", root / "store.json"):
             (root / "store.json").unlink(missing_ok=True)
-        return cls(root, buckets_of(root, storage.url), storage)
+        return cls(root, buckets_of(root, storage.url), storage, int(cache_gib * (1 << 30)))
 
     @classmethod
-    def make_at(cls, url: str, cache: str, buckets: int) -> "MirroredStore":
+    def make_at(cls, url: str, cache: str, cache_gib: float, buckets: int) -> "MirroredStore":
         """Open the store at an address, or make one with so many buckets.
 
         Raises:
@@ -65,7 +68,7 @@ class MirroredStore(Store):
                     f"the server of {storage.url} does not know conditional writes (If-None-Match), without which two "
                     "rebuilds at once would both publish; use one that does, or a store on a disk"
                 )
-        return cls.open_at(url, cache)
+        return cls.open_at(url, cache, cache_gib)
 
     def fetch(self, path: Path) -> None:
         """See `Store.fetch`."""
@@ -90,11 +93,15 @@ class MirroredStore(Store):
 
     def damage_of(self, path: Path, listed: Mapping[str, Any] | None, contents: bool = True) -> str | None:
         """See `Store.damage_of`: what is not here, or not as it was written, is fetched."""
-        if listed is None or damage_of(path, listed, contents) is None:
-            return damage_of(path, listed, contents)
-        self.fetch(path)
         damage = damage_of(path, listed, contents)
-        return damage and damage.replace(str(path), self.storage.address(self._key(path)))
+        if listed is not None and damage is not None:
+            self.fetch(path)
+            damage = damage_of(path, listed)  # whatever the caller knows of the copy that was here
+            damage = damage and damage.replace(str(path), self.storage.address(self._key(path)))
+            self._bound.add(listed["bytes"])
+        if damage is None:
+            note_use(path)
+        return damage
 
     def finish(
         self, draft: Path, folder: Path, listed: Mapping[str, Mapping[str, Any]], about: Mapping[str, Any]
@@ -112,6 +119,7 @@ class MirroredStore(Store):
         make_folder(folder, exist_ok=True)
         for name in listed:
             (draft / name).replace(folder / name)
+        self._bound.add(sum(about["bytes"] for about in listed.values()))
         return Output(folder.name, folder, manifest, self)
 
     def set_aside(self, folder: Path) -> None:
@@ -160,6 +168,8 @@ class MirroredStore(Store):
         """See `Store.files`."""
         listed = self._matching(folder, pattern)
         self._bring([path for path in listed if not path.exists()])
+        for path in listed:
+            note_use(path)
         return listed
 
     def every_file(self) -> Iterator[Path]:
@@ -174,6 +184,13 @@ class MirroredStore(Store):
         self.storage.delete([self._key(path) for path in found])
         for path in found:
             path.unlink(missing_ok=True)
+
+    @contextmanager
+    def serving(self, version: str) -> Iterator[None]:
+        """See `Store.serving`."""
+        with served_from(self.root, version):
+            yield
+        self._bound.keep()
 
     def version_ids(self) -> list[str]:
         """See `Store.version_ids`."""

@@ -7,6 +7,7 @@ or that finds no connection is tried again, a little later each time.
 
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,12 @@ ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
 _CHUNK_BYTES = 8 << 20
 _RETRIES = 8
 _RETRY_SECONDS = 180
-_REQUEST_TIMEOUT = "600s"  # the body of a large file included
+_FILE_TIMEOUT = "600s"
+"""Of one try with the content of a file, which may be large."""
+
+_TIMEOUT = "60s"
+"""Of one try of any other request: who waits for it may hold a lease, or a thread of the endpoint."""
+
 _CONNECT_TIMEOUT = "10s"
 _WRITER = "hgmem-writer"
 """Metadata of an object that may be created only once: tells whose it is, if the answer to its creation got lost."""
@@ -109,6 +115,15 @@ class ObjectStorage:
 
     @cached_property
     def _client(self) -> S3Store:
+        """For requests that are small."""
+        return self._client_with(_TIMEOUT)
+
+    @cached_property
+    def _file_client(self) -> S3Store:
+        """For requests with the content of a file."""
+        return self._client_with(_FILE_TIMEOUT)
+
+    def _client_with(self, timeout: str) -> S3Store:
         wait: BackoffConfig = {
             "init_backoff": timedelta(milliseconds=100),
             "max_backoff": timedelta(seconds=15),
@@ -120,7 +135,7 @@ class ObjectStorage:
             endpoint=self.endpoint or None,
             client_options={
                 "allow_http": self.endpoint.startswith("http://"),
-                "timeout": _REQUEST_TIMEOUT,
+                "timeout": timeout,
                 "connect_timeout": _CONNECT_TIMEOUT,
             },
             retry_config={
@@ -137,7 +152,7 @@ class ObjectStorage:
     def get(self, key: str) -> Stored | None:
         """Return a small object, or None if there is none."""
         with self._asked("reading", key):
-            found = self._found(key)
+            found = self._found(self._client, key)
             if found is None:
                 return None
             meta, writer = found.meta, found.attributes.get(_WRITER)
@@ -153,9 +168,12 @@ class ObjectStorage:
             return Listed(key, meta["size"], meta["last_modified"].timestamp(), str(meta["e_tag"]))
 
     def download(self, key: str, path: Path) -> bool:
-        """Copy an object to a file, whole or not at all, or return False if there is none; the file keeps its time."""
+        """Copy an object to a file, whole or not at all, or return False if there is none.
+
+        The file has the object's time of change.
+        """
         with self._asked("reading", key):
-            found = self._found(key)
+            found = self._found(self._client if path.suffix == ".json" else self._file_client, key)
             if found is None:
                 return False
             make_folder(path.parent, exist_ok=True)
@@ -165,7 +183,7 @@ class ObjectStorage:
                     for chunk in found.stream(min_chunk_size=_CHUNK_BYTES):
                         file.write(chunk)
                 modified = found.meta["last_modified"].timestamp()
-                os.utime(draft, (modified, modified))
+                os.utime(draft, (time.time(), modified))
                 draft.replace(path)
             finally:
                 draft.unlink(missing_ok=True)
@@ -174,7 +192,7 @@ class ObjectStorage:
     def put(self, key: str, content: bytes | Path) -> None:
         """Write an object, in the place of one if there is one."""
         with self._asked("writing", key):
-            obstore.put(self._client, key, content)
+            obstore.put(self._file_client if isinstance(content, Path) else self._client, key, content)
 
     def create(self, key: str, content: bytes) -> bool:
         """Write an object where there is none, or return False: of many writers one gets True."""
@@ -225,9 +243,9 @@ class ObjectStorage:
             found = obstore.list_with_delimiter(self._client, prefix=prefix.rstrip("/") or None)
             return [name.rstrip("/").removeprefix(prefix) for name in found["common_prefixes"]]
 
-    def _found(self, key: str) -> "obstore.GetResult | None":
+    def _found(self, client: S3Store, key: str) -> "obstore.GetResult | None":
         try:
-            return obstore.get(self._client, key)
+            return obstore.get(client, key)
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):
                 raise

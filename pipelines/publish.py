@@ -1,7 +1,7 @@
 """Publishing: write a version's manifest, then move the pointer to it unless another version has a better claim."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from pipelines.versions import (
     manifest_path,
     pointers,
     read_manifest,
+    removed_versions,
     version_id,
 )
 
@@ -35,6 +36,10 @@ _COUNTED_SKILLS = ("namespaces", "trajectories", "skills", "subtasks")
 """What a manifest says of its buckets together."""
 _OF_ONE_VERSION = ("version", "checksum", PUBLISHED_WITH)
 """What a manifest says of its version alone, and not of another one that is made of it."""
+
+
+Gate = Callable[[str], str | None]
+"""Given the id of a version that is about to become the current one, tells why it should not; None if it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +51,14 @@ class Published:
         number: The number of the current pointer.
         moved: Whether that number was made for this version.
         kept: Why another version stays the current one; None if this one is it.
+        refused: Whether that is because a gate refused this one.
     """
 
     version: str
     number: int
     moved: bool
     kept: str | None = None
+    refused: bool = False
 
 
 def publish(
@@ -63,6 +70,7 @@ def publish(
     imports: int,
     tuned: Mapping[str, Any] | None = None,
     published_at: datetime | None = None,
+    gate: Gate | None = None,
 ) -> Published:
     """Make a version of the buckets' indexes, and the current one unless a newer or a chosen one is in place.
 
@@ -75,6 +83,7 @@ def publish(
         imports: The number of the last import that went into the outputs.
         tuned: What made its tuned vectors, if it has any; see `pipelines.tuned_vectors.Tuned`.
         published_at: The time of the job, for the pointer.
+        gate: Asked before the pointer moves; None lets every version pass.
     """
     turns, skills = (
         {bucket: own[stage] for bucket, own in sorted(indexes.items()) if stage in own}
@@ -90,7 +99,8 @@ def publish(
     }
     if skills:
         manifest["skills"] = _skills(store, skills)
-    return _advance(store, Pointer(version=_write(store, manifest), imports=imports, published_at=published_at))
+    pointer = Pointer(version=_write(store, manifest), imports=imports, published_at=published_at)
+    return _advance(store, pointer, gate)
 
 
 def settings_of(
@@ -271,12 +281,12 @@ def _follow(version: Version, new: str, published_at: datetime | None, then: str
                 f"that one's place meanwhile{then}"
             )
             return Published(new, number, moved=False, kept=kept)
-        pointer = current.model_copy(update={"version": new, "published_at": published_at})
+        pointer = current.model_copy(update={"version": new, "published_at": published_at, "removes": ()})
         if version.store.claim("current", number + 1, pointer.content()):
             return Published(new, number + 1, moved=True)
 
 
-def _advance(store: Store, pointer: Pointer) -> Published:
+def _advance(store: Store, pointer: Pointer, gate: Gate | None) -> Published:
     """Move the pointer, unless it moved on meanwhile: the next number is free only if nothing was decided since."""
     version = pointer.version
     while True:
@@ -287,6 +297,13 @@ def _advance(store: Store, pointer: Pointer) -> Published:
         kept = _why_kept([one for _, one in history], version, pointer.imports)
         if kept:
             return Published(version, number, moved=False, kept=kept)
+        refusal, gate = gate(version) if gate else None, None
+        if refusal:
+            kept = (
+                f"version {version} was not made the current one, since it does not pass the gate: {refusal}. It is in "
+                f"the store; python -m jobs.versions {store} rollback {version} makes it the current one all the same"
+            )
+            return Published(version, number, moved=False, kept=kept, refused=True)
         if store.claim("current", number + 1, pointer.content()):
             return Published(version, number + 1, moved=True)
 
@@ -298,7 +315,8 @@ def _why_kept(history: list[Pointer], version: str, imports: int) -> str | None:
             f"version {version} was not made the current one: another, published meanwhile, covers {newest} imports, "
             f"this one {imports}; run the rebuild again to build from all of them"
         )
-    if history and history[-1].rollback and version in {pointer.version for pointer in history}:
+    known = {pointer.version for pointer in history} - removed_versions(history)
+    if history and history[-1].rollback and version in known:
         return (
             f"the store was rolled back to version {history[-1].version}, which stays the current one: version "
             f"{version} was current before, and nothing is new since"

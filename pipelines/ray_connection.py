@@ -58,7 +58,7 @@ def connected(
     address = ""
     if mine:
         address = config.ray.address or os.environ.get("RAY_ADDRESS") or "local"
-        _connect(address)
+        connect(address)
     # What Ray Data tells the terminal, the job says itself.
     handlers = [each for each in logging.getLogger("ray.data").handlers if not isinstance(each, logging.FileHandler)]
     levels = [handler.level for handler in handlers]
@@ -75,7 +75,12 @@ def connected(
             ray.shutdown()
 
 
-def _connect(address: str) -> None:
+def connect(address: str) -> None:
+    """Connect to the Ray at an address, or to one that is started for this process: `local`.
+
+    Raises:
+        ClusterError: There is none.
+    """
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
         options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}

@@ -12,12 +12,12 @@ from pipelines.chat_model import ChatModel
 from pipelines.encoders import tuned_vectors
 from pipelines.engine import Choice
 from pipelines.erase import Erased, erase_now, finish_erasure, prepare_erasure
+from pipelines.gate import open_gate
 from pipelines.import_stage import Imported, import_logs
-from pipelines.job_log import VersionsPruned
 from pipelines.progress import Progress
-from pipelines.retention import Pruned, prune_held
+from pipelines.retention import Pruned, retain
 from pipelines.run import Run, open_run_with_model
-from pipelines.store import Store, StoreError
+from pipelines.store import Store
 from pipelines.tuned_vectors import Tuned
 
 
@@ -42,6 +42,8 @@ def rebuild(
 ) -> Rebuilt:
     """Import those inputs of `config` that its store does not know, then build and publish.
 
+    A version that does not pass `config.gate` is built and not made the current one: `Rebuilt.built` says so.
+
     Args:
         config: Which logs, which store, and how.
         encoder: What makes the vectors.
@@ -56,13 +58,18 @@ def rebuild(
         ClusterError: Ray cannot do the work.
         ModelError: The language model cannot be used, or not any more.
         EncoderError: What `encoder.tuned` names makes no vectors for this store.
+        TaskError: The questions of the gate cannot be used.
+        RecipeError: There is no such recipe as the gate asks.
     """
     with _opened("rebuild", config, encoder, ingested_at, progress, chat) as (run, config, tuned, chat):
+        gate = open_gate(config, encoder, run.store, run.progress)
         imported = import_logs(run, config.inputs, config.imports, ingested_at) if config.inputs else None
         erasing = prepare_erasure(run)
-        built = build(run, config, encoder, tuned, chat, None if erasing is None else erasing.imports.every)
+        built = build(run, config, encoder, tuned, chat, None if erasing is None else erasing.imports.every, gate)
         erased = None if erasing is None else finish_erasure(run, erasing, built.indexes)
-        pruned = _retained(run, config.store.keep_versions)
+        # A version that never was current goes with the next pruning: one that was refused is to be looked at first.
+        keep = 0 if built.refused else config.store.keep_versions
+        pruned = retain(run.store, keep, run.lease.check, run.log, run.progress)
         return Rebuilt(run.store, imported, built, run.choice, erased, pruned)
 
 
@@ -88,7 +95,10 @@ def erase(
     Store.open(config.store.root, config.store.cache)
     config = config.model_copy(update={"inputs": []})
     with _opened("forget", config, encoder, began_at, progress, chat) as (run, config, tuned, chat):
-        return erase_now(run, config, encoder, tuned, chat)
+        erased = erase_now(run, config, encoder, tuned, chat)
+        if erased is not None:
+            retain(run.store, config.store.keep_versions, run.lease.check, run.log, run.progress)
+        return erased
 
 
 @contextmanager
@@ -99,16 +109,3 @@ def _opened(
     tuned = tuned_vectors(config.encoder, encoder.identity)
     with open_run_with_model(what, config, began_at, progress, chat) as (run, own, asked):
         yield run, own, tuned, asked
-
-
-def _retained(run: Run, keep: int) -> Pruned | None:
-    """Remove what the settings keep no longer; the version that was built is there, whatever comes of it."""
-    if not keep:
-        return None
-    try:
-        pruned = prune_held(run.store, keep)
-    except StoreError as error:
-        run.progress.note(f"no version was removed: {error}")
-        return None
-    run.log.write(VersionsPruned(len(pruned.versions), pruned.outputs, pruned.bytes))
-    return pruned

@@ -1,20 +1,23 @@
 """Retention: which versions a store keeps, and the removal of the others with all that only they were made of.
 
-Removed are first the manifests of versions, then outputs that no version left, and no import, is made of. So whatever
-moment it ends in, no version is left with an output gone that was not damaged before; the next pruning goes on.
+The next pointer says first which versions go, beside the current one, which stays: nobody can roll back to one of them
+from then on, and whoever did before has taken the number. Removed are then their manifests, then outputs that no
+version left, and no import, is made of. So whatever moment it ends in, the current version is there, and no version is
+left with an output gone that was not damaged before; the next pruning goes on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pipelines.files import StoreError
-from pipelines.job_log import LeaseTaken, VersionsPruned, open_store_log
+from pipelines.job_log import JobLog, LeaseTaken, VersionsPruned, open_store_log
 from pipelines.lease import hold_lease
+from pipelines.progress import Progress
 from pipelines.store import Store
 from pipelines.version_history import Reach, stored_manifest
-from pipelines.versions import current_version, manifest_path, pointers, read_manifest
+from pipelines.versions import Pointer, manifest_path, pointers, removed_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,12 @@ def prune(store: Store, keep: int, began_at: datetime) -> Pruned:
     with hold_lease(store, "prune", began_at) as lease, open_store_log("prune", store, began_at) as log:
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
         store.sweep()
-        pruned = prune_held(store, keep)
+        pruned = prune_held(store, keep, lease.check)
         log.write(VersionsPruned(len(pruned.versions), pruned.outputs, pruned.bytes))
         return pruned
 
 
-def prune_held(store: Store, keep: int, dry_run: bool = False) -> Pruned:
+def prune_held(store: Store, keep: int, check: Callable[[], None] = lambda: None, dry_run: bool = False) -> Pruned:
     """Remove the versions beyond the newest `keep`, and every output that none of those left was made of.
 
     Which version is newer goes by when each first was the current one. The current one stays, and so does what is newer
@@ -54,53 +57,85 @@ def prune_held(store: Store, keep: int, dry_run: bool = False) -> Pruned:
     Args:
         store: Held by the caller, unless it is a dry run.
         keep: At least 1.
+        check: Called before each removal: of the lease, for a process that stood still may have lost it to one that
+            builds of what is to be removed.
         dry_run: Whether to remove nothing, and say what would be.
 
     Raises:
         StoreError: No version is current, or a manifest is damaged that tells what a version left is made of; then
             nothing is removed.
     """
-    order = _by_age(store)
-    current = current_version(store)
-    if current is None or current[1] not in order:
-        raise StoreError(f"{store} has no current version to keep: rebuild it, or roll back to one that it has")
-    newest_first = order[::-1]
-    left = newest_first[: max(keep, 1 + newest_first.index(current[1]))]
-    gone = [version for version in store.version_ids() if version not in left]
-    gone.sort(key=lambda version: order.index(version) if version in order else -1)
-    reach = Reach(store)
-    manifests = [_told(store, reach, version) for version in left]
-    freed, back = 0, []
-    for version in gone:
-        path = manifest_path(store, version)
-        manifest = read_manifest(store, version)
-        size = path.stat().st_size
+    while True:
+        history = pointers(store)
+        kept, gone = _decided(store, [pointer for _, pointer in history], keep)
+        reach = Reach(store)
+        manifests = [_told(store, reach, version) for version in kept]
+        if dry_run or _claimed(store, history, gone):
+            break
+    freed = 0
+    for path in (manifest_path(store, version) for version in gone):
+        store.fetch(path)
+        freed += path.stat().st_size if path.exists() else 0
         if not dry_run:
+            check()
             store.remove(path.parent)
-            if manifest is not None and _is_current(store, version):  # somebody rolled back to it in this moment
-                store.write_json(path, manifest)
-                manifests.append(manifest)
-                back.append(version)
-                continue
-        freed += size
     unneeded = list(reach.beyond(manifests, set()))
     for folder in unneeded:
         freed += reach.bytes(folder)
         if not dry_run:
+            check()
             store.remove(folder)
-    kept = tuple(version for version in order if version in left or version in back)
-    return Pruned(tuple(version for version in gone if version not in back), kept, len(unneeded), freed)
+    return Pruned(tuple(gone), tuple(kept), len(unneeded), freed)
 
 
-def _by_age(store: Store) -> list[str]:
-    """Return the versions that were current and are there, in the order in which each first was."""
-    there = set(store.version_ids())
-    return list(dict.fromkeys(pointer.version for _, pointer in pointers(store) if pointer.version in there))
+def retain(store: Store, keep: int, check: Callable[[], None], log: JobLog, progress: Progress) -> Pruned | None:
+    """Prune a store at the end of a job that published a version, which is there whatever comes of this.
+
+    Args:
+        store: Held by the caller.
+        keep: See `prune_held`; 0 keeps all.
+        check: See there.
+        log: Told what was removed.
+        progress: Told why nothing was.
+
+    Returns:
+        None where nothing was to be removed, or nothing could be.
+    """
+    if not keep:
+        return None
+    try:
+        pruned = prune_held(store, keep, check)
+    except (StoreError, OSError) as error:
+        progress.note(f"no version was removed: {error}")
+        return None
+    log.write(VersionsPruned(len(pruned.versions), pruned.outputs, pruned.bytes))
+    return pruned
 
 
-def _is_current(store: Store, version: str) -> bool:
-    current = current_version(store)
-    return current is not None and current[1] == version
+def _decided(store: Store, history: Sequence[Pointer], keep: int) -> tuple[list[str], list[str]]:
+    """Return the versions that stay and those that go, the one that was current first at the start.
+
+    Raises:
+        StoreError: No version is current.
+    """
+    there, removed = set(store.version_ids()), removed_versions(history)
+    order = [version for version in dict.fromkeys(pointer.version for pointer in history) if version in there]
+    newest_first = [version for version in reversed(order) if version not in removed]
+    if not history or history[-1].version not in newest_first:
+        raise StoreError(f"{store} has no current version to keep: rebuild it, or roll back to one that it has")
+    left = newest_first[: max(keep, 1 + newest_first.index(history[-1].version))]
+    gone = sorted(
+        there.difference(left), key=lambda version: (order.index(version) if version in order else -1, version)
+    )
+    return left[::-1], gone
+
+
+def _claimed(store: Store, history: Sequence[tuple[int, Pointer]], gone: Sequence[str]) -> bool:
+    """Say by the next pointer that versions are to be removed; return False if somebody else took its number."""
+    number, current = history[-1]
+    if removed_versions(pointer for _, pointer in history).issuperset(gone):
+        return True  # a pruning that was cut short said so
+    return store.claim("current", number + 1, current.model_copy(update={"removes": tuple(gone)}).content())
 
 
 def _told(store: Store, reach: Reach, version: str) -> Mapping[str, Any]:

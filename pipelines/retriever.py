@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC
+from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +21,7 @@ from hgmem_core.intent_llm import Analyst, IntentError
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import IndexReader, NamespaceIndex
 from hgmem_core.ranking import EmptyReason, Query, Ranking
-from hgmem_core.recipes import AnyRecipe, find_recipe, model_name, needs_analysis, needs_tuned, needs_vector
+from hgmem_core.recipes import RECIPES, AnyRecipe, find_recipe, model_name, needs_analysis, needs_tuned, needs_vector
 from hgmem_core.rerank import Reranking, Scorer
 from hgmem_core.search import Filters, Hit, hits_of, passing, rank_turns
 from hgmem_core.skill_graph import SkillGraph
@@ -159,6 +159,12 @@ class Retriever:
     def _open_in(self, reader: IndexReader, namespace: str) -> NamespaceIndex | None:
         return reader.open(namespace, self._watch.tombstones)
 
+    def today(self, namespaces: Sequence[str], as_of: datetime | None) -> date | None:
+        """Return the day in UTC from which relative times of a question count: that of `as_of`, else the logs' last."""
+        spans = [index.log_span for name in namespaces if (index := self.namespace(name)) is not None]
+        now = as_of or max((span[1] for span in spans if span is not None), default=None)
+        return None if now is None else now.astimezone(UTC).date()
+
     def namespaces(self) -> list[str]:
         """Every namespace of the version, in order; opens every bucket."""
         buckets = [self.version.open_bucket(int(bucket)) for bucket in self.version.manifest["buckets"]]
@@ -186,6 +192,14 @@ class Retriever:
             RecipeError: No such recipe.
         """
         return self._abstainer is not None or needs_vector(find_recipe(recipe, self.version.default_recipe))
+
+    def recipes(self) -> list[str]:
+        """Return the names of the recipes that can be asked: a model or tuned vectors may be missing to others."""
+        return [
+            name
+            for name, recipe in RECIPES.items()
+            if model_name(recipe) in (None, *self._models) and (self.asks_tuned or not needs_tuned(recipe))
+        ]
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """Return the unit vectors of queries, float32 `[n, dimension]`; a query without a token gives zeros."""

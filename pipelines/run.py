@@ -61,7 +61,9 @@ def open_run(what: str, config: Config, began_at: datetime, progress: Progress) 
         ClusterError: There is no Ray to be used.
     """
     settings = config.store
-    store = Store.make(settings.root, settings.buckets, log_bytes(_paths(config)), settings.mode, settings.cache)
+    store = Store.make(
+        settings.root, settings.buckets, log_bytes(_paths(config)), settings.mode, settings.cache, settings.cache_gib
+    )
     with hold_lease(store, what, began_at) as lease, open_store_log(what, store, began_at) as log:
         log.write(LeaseTaken(lease.holder.host, lease.holder.pid, lease.taken_from is not None))
         store = store.reopened(settings.buckets)
@@ -118,7 +120,7 @@ def open_run_with_model(
 
 
 def _paths(config: Config) -> list[str]:
-    return [absolute(path) for one in config.inputs for path in expand_paths(one.paths)]
+    return [absolute(path) for one in config.inputs for path in expand_paths(one.paths, one.format)]
 
 
 def _check_store(store: Store, config: Config, imports: list[Import], log: JobLog, progress: Progress) -> None:

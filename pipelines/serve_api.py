@@ -7,15 +7,20 @@ from importlib.metadata import version as software_version
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import HTTPBearer
 
-from pipelines import serve_reading
+from pipelines import serve_answers, serve_reading
+from pipelines.event_stream import EVENT_STREAM
+from pipelines.forget import forget as forget_selected
 from pipelines.serve_access import Caller
-from pipelines.serve_guard import Guard, caller_of
+from pipelines.serve_explorer import explorer_routes, read_assets
+from pipelines.serve_guard import OPEN_PATHS, Guard, caller_of
 from pipelines.serve_mcp import Tools
-from pipelines.serve_memories import stats
+from pipelines.serve_memories import stats, timeline
 from pipelines.serve_models import (
+    AnswerRequest,
+    CitedAnswer,
     ContextAnswer,
     ContextRequest,
     ForgetAnswer,
@@ -37,7 +42,6 @@ from pipelines.serve_models import (
 from pipelines.serve_problems import PROBLEM_TYPE, ProblemDocument, add_problem_handlers, field_problem
 from pipelines.serve_service import Service
 from pipelines.told_outcomes import Row, add_outcome
-from pipelines.tombstone_files import Tombstone, add_tombstones
 
 Who = Annotated[Caller, Depends(caller_of)]
 
@@ -72,9 +76,16 @@ def make_app(service: Service) -> FastAPI:
     app.include_router(router)
     _add_open(app, service)
     app.router.routes.append(tools.route)
+    assets = read_assets()
+    app.router.routes.extend(explorer_routes(assets))
     add_problem_handlers(app)
     app.add_middleware(
-        Guard, config=service.config.serve, access=service.access, metrics=service.metrics, audit=service.audit
+        Guard,
+        config=service.config.serve,
+        access=service.access,
+        metrics=service.metrics,
+        audit=service.audit,
+        open_paths=OPEN_PATHS | assets.keys(),
     )
     return app
 
@@ -97,6 +108,22 @@ _PROBLEMS: dict[int | str, str] = {
     504: "It took too long.",
 }
 
+_EVENT: dict[str, Any] = {
+    "type": "object",
+    "description": "an event of an answer that is streamed; its data is an AnswerDelta, CitedAnswer or ProblemDocument",
+    "properties": {
+        "event": {"enum": ["delta", "answer", "problem"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+    "examples": [{"event": "delta", "data": '{"text": "In the cellar", "restarts": false}'}],
+}
+_OF_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {EVENT_STREAM: {"schema": _EVENT}}},
+    501: {**_PROBLEM, "description": "The endpoint's model runs in builds alone."},
+    502: {**_PROBLEM, "description": "The model's server gave no answer that can be used."},
+}
+
 
 def _add_reading(router: APIRouter, service: Service) -> None:
     @router.post("/search", response_model=SearchAnswer)
@@ -109,6 +136,14 @@ def _add_reading(router: APIRouter, service: Service) -> None:
         """Return a text for a prompt, under a budget of tokens, with citations."""
         return JSONResponse(await serve_reading.context(service, caller, asked))
 
+    @router.post("/answer", response_model=CitedAnswer, responses=_OF_ANSWERS)
+    async def answer(asked: AnswerRequest, caller: Who) -> Response:
+        """Answer a question, with the statements that the answer stands on, or say why not."""
+        if asked.stream:
+            events = await serve_answers.answer_events(service, caller, asked)
+            return StreamingResponse(events, media_type=EVENT_STREAM, headers={"Cache-Control": "no-store"})
+        return JSONResponse(await serve_answers.answer(service, caller, asked))
+
     @router.post("/memories/get", response_model=MemoryAnswer)
     async def get_memory(asked: MemoryRequest, caller: Who) -> Response:
         """Return a turn, fact, episode or topic by its id, with its sources and hyperedges."""
@@ -120,7 +155,12 @@ def _add_reading(router: APIRouter, service: Service) -> None:
         caller.require("read", [asked.namespace])
         async with service.gate.turn():
             served = service.versions.current
-            counts = await service.gate.run(lambda: stats(served.retriever, asked.namespace))
+
+            def count() -> dict[str, Any]:
+                retriever = served.retriever
+                return {**stats(retriever, asked.namespace), "timeline": timeline(retriever, asked.namespace)}
+
+            counts = await service.gate.run(count)
         return JSONResponse({"version": served.version.id, "namespace": asked.namespace, **counts})
 
 
@@ -168,19 +208,19 @@ def _add_forgetting(router: APIRouter, service: Service) -> None:
     async def forget(asked: ForgetRequest, caller: Who) -> Response:
         """Forget a turn, a session, a run, or all of a namespace; the next build leaves it out, too."""
         caller.require("write", [asked.namespace])
-        scope, target = asked.target
-        row = Tombstone(namespace=asked.namespace, scope=scope, id=target, deleted_at=service.now())
 
-        def hide() -> dict[str, int]:
-            retriever = service.versions.current.retriever
-            before = stats(retriever, asked.namespace)
-            number = add_tombstones(service.versions.store, [row])
+        def hide() -> dict[str, int | None]:
+            # In advance, too: what was not built yet, or comes with the next log, is never shown.
+            change = forget_selected(service.versions.store, asked.selection, service.now(), allow_unknown=True)
             service.versions.refresh_tombstones()
-            after = stats(retriever, asked.namespace)
-            return {"tombstone": number, **{name: before[name] - after[name] for name in ("turns", "runs")}}
+            return {
+                "tombstone": change.number, "turns": change.turns, "runs": change.trajectories, "facts": change.facts
+            }  # fmt: skip
 
         async with service.gate.turn():
             hidden = await service.gate.run(hide)
+        named = asked.model_dump(exclude={"namespace"}, exclude_none=True)
+        scope, target = next(iter(named.items()), ("namespace", ""))
         service.audit.write("forget", caller.key_id, namespace=asked.namespace, scope=scope, id=target, **hidden)
         return JSONResponse(hidden)
 
@@ -237,4 +277,7 @@ def _add_open(app: FastAPI, service: Service) -> None:
 def _version(service: Service) -> Response:
     served, refused = service.versions.current, service.versions.refused
     told = None if refused is None else refused.version or "unknown"
-    return JSONResponse({"version": served.version.id, "pointer": served.pointer, "refused": told})
+    usual = service.config.retrieve.recipe
+    usual = served.version.default_recipe if usual == "default" else usual
+    about = {"version": served.version.id, "pointer": served.pointer, "refused": told}
+    return JSONResponse({**about, "default_recipe": usual, "recipes": served.retriever.recipes()})

@@ -6,7 +6,6 @@ from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from pipelines.serve_metrics import Metrics
 from pipelines.serve_problems import Problem
 
 Result = TypeVar("Result")
@@ -20,7 +19,13 @@ class Gate:
     """
 
     def __init__(
-        self, pool: Executor, threads: int, queue: int, retry_after_s: int, timeout_s: float, metrics: Metrics
+        self,
+        pool: Executor,
+        threads: int,
+        queue: int,
+        retry_after_s: int,
+        timeout_s: float,
+        waiting: Callable[[float], None],
     ) -> None:
         """Be open.
 
@@ -30,14 +35,14 @@ class Gate:
             queue: How many may wait.
             retry_after_s: When one that may not is to come again.
             timeout_s: For a request, its waiting included.
-            metrics: Told how many wait.
+            waiting: Told how many wait.
         """
         self._pool = pool
         self._free = asyncio.Semaphore(threads)
         self._queue = queue
         self._retry_after_s = retry_after_s
         self._timeout_s = timeout_s
-        self._metrics = metrics
+        self._told = waiting
         self._waiting = 0
 
     @asynccontextmanager
@@ -66,7 +71,7 @@ class Gate:
 
     def _count(self, change: int) -> None:
         self._waiting += change
-        self._metrics.waiting.set(self._waiting)
+        self._told(self._waiting)
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Return what `work` returns, which a thread does."""

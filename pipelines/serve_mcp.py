@@ -4,6 +4,7 @@ Every request stands alone, so that any replica may answer it: no session is kep
 a route of `/v1` refuses, a tool refuses, too, in the same words, as the error of a tool that a model can read.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,15 +20,17 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pipelines import serve_reading
+from pipelines import serve_answers, serve_reading
 from pipelines.serve_access import Caller
 from pipelines.serve_guard import caller_of
-from pipelines.serve_mcp_texts import context_text, memory_text, search_text, skills_text
+from pipelines.serve_mcp_texts import answer_text, context_text, memory_text, search_text, skills_text
 from pipelines.serve_models import (
+    CitedAnswer,
     ContextAnswer,
     ContextRequest,
     MemoryAnswer,
     MemoryRequest,
+    QuestionRequest,
     SearchAnswer,
     SearchRequest,
     SkillsAnswer,
@@ -104,6 +107,16 @@ TOOLS = (
         context_text,
     ),
     Tool(
+        "answer_question",
+        "Answer a question",
+        "Have a question answered from the memory by the endpoint itself, with the statements that the answer stands "
+        "on, or with the reason why there is none. For whoever wants the answer alone; `get_context` has the evidence.",
+        QuestionRequest,
+        CitedAnswer,
+        serve_answers.answer,
+        answer_text,
+    ),
+    Tool(
         "get_memory",
         "Get a memory by its id",
         "Get a turn, fact, episode or topic by an id that another tool returned: its whole text, the turns that it "
@@ -164,17 +177,17 @@ def _server(service: Service) -> Server[Any]:
             raise MCPError(types.INVALID_PARAMS, f"there is no such tool; there are {', '.join(_BY_NAME)}")
         assert context.request is not None  # there is no transport here but HTTP
         caller = await caller_of(context.request)
-        status, result = 200, None
-        try:
-            content = await tool.run(service, caller, _arguments(tool, called.arguments or {}))
-            text = types.TextContent(text=tool.text(content))
-            result = types.CallToolResult(content=[text], structured_content=content)
-        except Exception as error:  # noqa: BLE001 - the SDK would send an error's own words, which may name files
-            problem = problem_of(error)
-            status = problem.status
+        # An error is taken as a result, whatever it is: the SDK would send its own words, which may name files.
+        [found] = await asyncio.gather(_answered(tool, service, caller, called), return_exceptions=True)
+        if isinstance(found, types.CallToolResult):
+            status, result = 200, found
+        elif isinstance(found, Exception):
+            problem = problem_of(found)
+            status, result = problem.status, _refused(problem)
             if status == 500:
-                log.exception("the tool %s failed", tool.name)
-            result = types.CallToolResult(content=[types.TextContent(text=_said(problem))], is_error=True)
+                log.error("the tool %s failed", tool.name, exc_info=found)
+        else:
+            raise found
         if service.access.has_keys:
             service.audit.write("tool", caller.key_id, tool=tool.name, status=status)
         return result
@@ -187,6 +200,18 @@ def _server(service: Service) -> Server[Any]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+
+
+async def _answered(
+    tool: Tool, service: Service, caller: Caller, called: types.CallToolRequestParams
+) -> types.CallToolResult:
+    content = await tool.run(service, caller, _arguments(tool, called.arguments or {}))
+    text = types.TextContent(text=tool.text(content))
+    return types.CallToolResult(content=[text], structured_content=content)
+
+
+def _refused(problem: Problem) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=_said(problem))], is_error=True)
 
 
 def _arguments(tool: Tool, given: dict[str, Any]) -> BaseModel:

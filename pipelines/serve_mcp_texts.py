@@ -18,6 +18,18 @@ def context_text(content: Mapping[str, Any]) -> str:
     return _lines(*_doubts(content), content["text"], *(("", "Sources:", *sources) if sources else ()))
 
 
+def answer_text(content: Mapping[str, Any]) -> str:
+    """Return a `CitedAnswer` as text: the answer or why there is none, then the statements that it stands on."""
+    if content["outcome"] != "answered":
+        return f"There is no answer: {content['reason']['text']}"
+    said = "Said in the memory, word for word:" if content["engine"] == "extractive" else ""
+    sources = [
+        f"[{one['number']}] {one['day']} {one['text']} ({_ids('turn', one['turn_ids'])})"
+        for one in content["citations"]
+    ]
+    return _lines(*([said] if said else []), content["answer"], "", "Stands on:", *sources)
+
+
 def memory_text(content: Mapping[str, Any]) -> str:
     """Return a `MemoryAnswer` as text: what it says, the turns that it stands on, what it belongs to."""
     newer = content["superseded_by"]
@@ -34,12 +46,21 @@ def memory_text(content: Mapping[str, Any]) -> str:
 
 def skills_text(content: Mapping[str, Any]) -> str:
     """Return a `SkillsAnswer` as text: the context, then the ids of what it holds, and of the query."""
+    several = len(content["namespaces"]) > 1
     shown = [
-        *(f"skill {one['skill_id']}, {one['name']}" for one in (*content["skills"], *content["mistakes"])),
-        *(f"lesson of run {one['trajectory_id']}" for one in content["lessons"]),
+        *(
+            f"skill {one['skill_id']}{_whose(one, several)}, {one['name']}"
+            for one in (*content["skills"], *content["mistakes"])
+        ),
+        *(f"lesson of run {one['trajectory_id']}{_whose(one, several)}" for one in content["lessons"]),
     ]
     told = ("", f"Shown for the query {content['query_id']}:", *shown) if shown else ()
     return _lines(*_doubts(content), content["context"], *told)
+
+
+def _whose(found: Mapping[str, Any], several: bool) -> str:
+    """Return the namespace of what was found, by which its outcome is told, where several were asked."""
+    return f" of {found['namespace']}" if several else ""
 
 
 def _doubts(content: Mapping[str, Any]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What the endpoint finds in one opened version: over several namespaces, of several levels, by id, and how much."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,10 +17,13 @@ from hgmem_core.namespace_graph import Lists
 from hgmem_core.namespace_index import NamespaceIndex
 from hgmem_core.ranking import Mask
 from hgmem_core.recipes import RRF_K
-from hgmem_core.search import Filters, passing
-from hgmem_core.turns import microseconds
+from hgmem_core.search import Filters, Hit, passing
+from hgmem_core.turns import UNKNOWN_TIME, microseconds
 from pipelines.retriever import Response, Retriever
 
+TIMELINE_PARTS = 120
+
+_HIT = tuple(one.name for one in fields(Hit))
 _SOURCE = ("turn_id", "session_id", "position", "source_id", "speaker", "said_at", "text")
 
 
@@ -60,9 +63,11 @@ def fused_hits(responses: Mapping[str, Response], k: int) -> list[dict[str, Any]
         hits.sort(key=lambda pair: pair[1].rank)  # stable
     fused = []
     for place, (name, hit) in enumerate(hits[:k], 1):
-        content = asdict(hit)
+        # `asdict` would copy each value deeply, which takes longer than all of the rest.
+        content: dict[str, Any] = {name: getattr(hit, name) for name in _HIT}
         content["said_at"] = None if hit.said_at is None else hit.said_at.isoformat()
         content["legs"] = {leg: {"rank": rank, "score": score} for leg, (rank, score) in hit.legs.items()}
+        content["path"] = [asdict(step) for step in hit.path]
         content |= {"rank": place, "namespace": name}
         if several:
             content["score"] = 1.0 / (RRF_K + hit.rank)
@@ -107,7 +112,7 @@ def find_nodes(
             continue
         passes = passing(index, filters)
         near = index.graph.cosines(level, vector, 0.0)
-        shown = index.graph.has_vector(level) & _says_something(index, level) & _nodes_that_pass(index, level, passes)
+        shown = index.graph.has_vector(level) & says_something(index, level) & nodes_that_pass(index, level, passes)
         if level == "fact":
             shown &= index.graph.stands(None if filters.as_of is None else microseconds(filters.as_of))
         nodes = np.flatnonzero(shown)
@@ -118,13 +123,14 @@ def find_nodes(
     return [{"rank": rank, "score": score, **content} for rank, (score, _, content) in enumerate(found[:k], 1)]
 
 
-def _says_something(index: NamespaceIndex, level: Level) -> Mask:
+def says_something(index: NamespaceIndex, level: Level) -> Mask:
     """Tell which nodes of a level have a text; of what is forgotten, and of what may tell of it, it is blank."""
     lengths = pc.binary_length(index.graph.column(level, "text"))
     return np.asarray(lengths.to_numpy() > 0, bool)
 
 
-def _nodes_that_pass(index: NamespaceIndex, level: Level, passes: Mask | None) -> Mask:
+def nodes_that_pass(index: NamespaceIndex, level: Level, passes: Mask | None) -> Mask:
+    """Tell which nodes of a level pass if some turns do: a fact by one of its sources, others by all of their turns."""
     count = index.graph.counts[level]
     if passes is None:
         return np.ones(count, bool)
@@ -218,7 +224,7 @@ def _sources(index: NamespaceIndex, rows: Sequence[int]) -> list[dict[str, Any]]
 
 def _edges_of_turn(index: NamespaceIndex, row: int) -> list[dict[str, Any]]:
     episode = int(index.episode[row])
-    facts = _lists_with(index.graph.turns_of_fact, row)
+    facts = lists_with(index.graph.turns_of_fact, row)
     edges = [_edge(index, "fact", fact) for fact in facts]
     return edges if episode < 0 else [_edge(index, "episode", episode), *edges]
 
@@ -226,13 +232,13 @@ def _edges_of_turn(index: NamespaceIndex, row: int) -> list[dict[str, Any]]:
 def _edges_of_node(index: NamespaceIndex, level: Level, node: int) -> list[dict[str, Any]]:
     above: list[tuple[Level, int]] = []
     if level == "fact":
-        above = [("episode", one) for one in _lists_with(index.graph.facts_of_episode, node)]
+        above = [("episode", one) for one in lists_with(index.graph.facts_of_episode, node)]
     elif level == "episode":
-        above = [("topic", one) for one in _lists_with(index.graph.episodes_of_topic, node)]
+        above = [("topic", one) for one in lists_with(index.graph.episodes_of_topic, node)]
     return [_edge(index, level, node), *(_edge(index, kind, one) for kind, one in above)]
 
 
-def _lists_with(lists: Lists, value: int) -> list[int]:
+def lists_with(lists: Lists, value: int) -> list[int]:
     """Return which lists hold a value."""
     places = np.flatnonzero(lists.values == value)
     found: list[int] = np.unique(np.searchsorted(lists.offsets, places, side="right") - 1).tolist()
@@ -246,7 +252,7 @@ def _edge(index: NamespaceIndex, kind: Level, node: int) -> dict[str, Any]:
     else:
         lists = graph.facts_of_episode if kind == "episode" else graph.episodes_of_topic
         below: Level = "fact" if kind == "episode" else "episode"
-        shown = _says_something(index, below)
+        shown = says_something(index, below)
         members = [graph.column(below, "node_id")[one].as_py() for one in lists.of(node).tolist() if shown[one]]
     return {
         "kind": kind,
@@ -264,12 +270,24 @@ def stats(retriever: Retriever, namespace: str) -> dict[str, Any]:
     return {
         "turns": len(sessions),
         "sessions": len(np.unique(sessions)),
-        **{f"{level}s": 0 if index is None else int(_says_something(index, level).sum()) for level in LEVELS},
+        **{f"{level}s": 0 if index is None else int(says_something(index, level).sum()) for level in LEVELS},
         "skills": 0 if skills is None else skills.tables.skills.num_rows,
         "runs": 0 if skills is None else skills.tables.trajectories.num_rows,
         "first_said_at": None if span is None else span[0].isoformat(),
         "last_said_at": None if span is None else span[1].isoformat(),
     }
+
+
+def timeline(retriever: Retriever, namespace: str) -> list[int]:
+    """Return how many turns were said in each of `TIMELINE_PARTS` equal parts of a log's time, if it has times."""
+    index = retriever.namespace(namespace)
+    if index is None or index.log_span is None:
+        return []
+    said = index.said_at_us[index.said_at_us != UNKNOWN_TIME]
+    first, last = int(said.min()), int(said.max())
+    parts = TIMELINE_PARTS if first < last else 1
+    counts: list[int] = np.histogram(said - first, parts, (0, last - first))[0].tolist()
+    return counts
 
 
 def _iso(time: datetime | None) -> str | None:

@@ -37,6 +37,18 @@ class Metrics:
             "1 while the version that should be served cannot be, and an older one is.",
             registry=self._registry,
         )
+        self._answers = Counter(
+            "hgmem_answers",
+            "Questions that were answered, abstained from or failed, by what answers.",
+            ("outcome", "engine"),
+            registry=self._registry,
+        )
+        self._tokens = Counter(
+            "hgmem_answer_tokens", "Tokens of a language model for answers.", ("kind",), registry=self._registry
+        )
+        self.waiting_answers = Gauge(
+            "hgmem_waiting_answers", "Requests that wait for a model to be free.", registry=self._registry
+        )
         self.waiting = Gauge("hgmem_waiting", "Requests that wait for a thread.", registry=self._registry)
 
     def request(self, route: str, status: int, seconds: float) -> None:
@@ -47,6 +59,12 @@ class Metrics:
         """Count what the parts of a request took."""
         for stage, spent in timings_ms.items():
             self._stages.labels(stage).observe(spent / 1e3)
+
+    def answered(self, outcome: str, engine: str, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count an answer, or none, and the tokens that it took."""
+        self._answers.labels(outcome, engine).inc()
+        self._tokens.labels("prompt").inc(prompt_tokens)
+        self._tokens.labels("completion").inc(completion_tokens)
 
     def switched(self) -> None:
         """Count a version that is served since."""

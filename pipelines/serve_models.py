@@ -1,15 +1,17 @@
 """What requests and answers of the endpoint hold; unknown fields are refused."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from hgmem_core.config import AnswerStyle
 from hgmem_core.graph import Level
 from hgmem_core.ids import check_namespace
+from hgmem_core.ranking import RelationKind
 from hgmem_core.search import Filters
 from hgmem_core.skill_utility import NodeKind
-from hgmem_core.tombstones import Scope
+from pipelines.selection import Selection
 from pipelines.skill_response import FoundLesson, FoundSkill, FoundSubtask
 
 MOST_NAMESPACES = 8
@@ -57,26 +59,18 @@ class FilterFields(BaseModel):
     session_id: Name | None = Field(default=None, description="said in exactly this session")
 
 
-class Asking(BaseModel):
-    """What `search` and `context` share."""
+class Naming(BaseModel):
+    """Whose memory is asked: one namespace, or several of them together."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    query: Text = Field(description="the question, in whole words and with names")
     namespace: Namespace | None = Field(
         default=None, description="whose memory, such as `acme/alice`: exactly this one; either this or `namespaces`"
     )
     namespaces: list[Namespace] | None = Field(
         default=None, min_length=1, max_length=MOST_NAMESPACES, description="several of them, asked together"
     )
-    recipe: Annotated[Text, Field(max_length=64)] | None = Field(
-        default=None, description="how it is found; without one, the endpoint's own"
-    )
-    filters: FilterFields = Field(default=FilterFields(), description="what is looked at")
-    as_of: AwareDatetime | None = Field(default=None, description="the memory as it stood at this time")
 
     @model_validator(mode="after")
-    def _says_whose(self) -> "Asking":
+    def _says_whose(self) -> Self:
         if (self.namespace is None) == (self.namespaces is None):
             raise ValueError("either `namespace` or `namespaces` has to be there")
         if self.namespaces is not None and len(set(self.namespaces)) < len(self.namespaces):
@@ -87,6 +81,19 @@ class Asking(BaseModel):
     def asked(self) -> list[str]:
         """The namespaces, in the order in which equal ranks are broken."""
         return [self.namespace] if self.namespace is not None else list(self.namespaces or ())
+
+
+class Asking(Naming):
+    """What `search` and `context` share."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: Text = Field(description="the question, in whole words and with names")
+    recipe: Annotated[Text, Field(max_length=64)] | None = Field(
+        default=None, description="how it is found; without one, the endpoint's own"
+    )
+    filters: FilterFields = Field(default=FilterFields(), description="what is looked at")
+    as_of: AwareDatetime | None = Field(default=None, description="the memory as it stood at this time")
 
     @property
     def conditions(self) -> Filters:
@@ -103,7 +110,10 @@ class SearchRequest(Asking):
         default=None, description="the most hits, and the most nodes of each level"
     )
     levels: list[AnyLevel] = Field(default=["turn"], min_length=1, max_length=4, description="what is to be found")
-    explain: bool = Field(default=False, description="whether each hit tells its rank and score in every list")
+    explain: bool = Field(
+        default=False,
+        description="whether each hit tells its rank and score in every list and the way to it, and what is around it",
+    )
 
 
 class ContextRequest(Asking):
@@ -116,11 +126,44 @@ class ContextRequest(Asking):
     )
 
 
+class QuestionRequest(Asking):
+    """A question to be answered."""
+
+    model_config = _example(query="Where did Ana leave the red bicycle?", namespace="acme/ana", style="short")
+
+    tokens: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = Field(
+        default=None, description="how many tokens of statements the answer may stand on; else the endpoint's own"
+    )
+    style: AnswerStyle | None = Field(
+        default=None,
+        description="whole sentences (`full`), the bare thing that is asked for (`short`), or whole sentences after a "
+        "chain of thought (`steps`); without one, the endpoint's own",
+    )
+
+
+class AnswerRequest(QuestionRequest):
+    """A question to be answered, at once or as it comes."""
+
+    stream: bool = Field(
+        default=False,
+        description="answer with server-sent events: `delta` with a `text` to add, after `restarts` in the place of "
+        "all before it; at last `answer` with the whole, or `problem`",
+    )
+
+
 class Leg(BaseModel):
     """The rank and the score that one list gave."""
 
     rank: int
     score: float
+
+
+class PathNode(BaseModel):
+    """A node on the way to a hit."""
+
+    level: AnyLevel
+    id: str
+    relation: RelationKind = Field(description="what leads on from it")
 
 
 class FoundTurn(BaseModel):
@@ -139,6 +182,7 @@ class FoundTurn(BaseModel):
     text: str
     attachments: str
     legs: dict[str, Leg] = {}
+    path: list[PathNode] = Field(default=[], description="what a recipe of a graph passed on the way to it")
 
 
 class FoundNode(BaseModel):
@@ -154,6 +198,18 @@ class FoundNode(BaseModel):
     started_at: datetime | None
     ended_at: datetime | None
     turn_ids: list[str]
+
+
+class GraphNode(BaseModel):
+    """What is around the hits: facts, episodes and topics that they belong to, and what is on the way to them."""
+
+    namespace: str
+    level: AnyLevel
+    id: str
+    title: str | None
+    text: str
+    members: list[str] = Field(description="ids of the hits, and of nodes here, that it holds")
+    size: int = Field(description="how many it holds in all")
 
 
 class DoubtFields(BaseModel):
@@ -178,6 +234,7 @@ class SearchAnswer(BaseModel):
     recipe: str
     hits: list[FoundTurn]
     nodes: list[FoundNode] = []
+    hypergraph: list[GraphNode] = Field(default=[], description="around the first hits, if it is to be explained")
     reason: str | None = Field(description="why there is nothing")
     abstention: AbstentionFields | None
     reranked: bool
@@ -207,13 +264,56 @@ class ContextAnswer(BaseModel):
     timings_ms: dict[str, float]
 
 
-class SkillsRequest(BaseModel):
+class ReasonFields(BaseModel):
+    """Why there is no answer."""
+
+    code: Literal["no_evidence", "unanswerable", "model_failed"]
+    text: str
+
+
+class TokenFields(BaseModel):
+    """What the model was sent and wrote."""
+
+    prompt: int
+    completion: int
+
+
+class CitedAnswer(BaseModel):
+    """An answer with what it stands on, or why there is none."""
+
+    version: str
+    recipe: str
+    outcome: Literal["answered", "abstained", "failed"]
+    engine: Literal["llm", "extractive"] = Field(
+        description="`extractive`: the best statements word for word, for there is no model"
+    )
+    style: AnswerStyle
+    answer: str = Field(description="empty unless answered")
+    citations: list[Citation] = Field(description="statements that the model was given; at least one if answered")
+    reason: ReasonFields | None
+    refused_citations: list[int] = Field(description="numbers that the model cited and was not given")
+    reasoning: str | None = Field(description="the chain of thought of the style `steps`")
+    passes: int = Field(description="how often the model was asked")
+    tokens: TokenFields
+    context_tokens: int = Field(description="of all statements that were found for it")
+    left_out: int
+    abstention: AbstentionFields | None
+    timings_ms: dict[str, float]
+
+
+class AnswerDelta(BaseModel):
+    """A part of an answer's text as it comes."""
+
+    text: str
+    restarts: bool = Field(default=False, description="whether all before it counts no more")
+
+
+class SkillsRequest(Naming):
     """What is to be done."""
 
     model_config = _example(task="put a clean plate on the table", namespace="acme/robot", skills=4)
 
     task: Text = Field(description="what is to be done, in words")
-    namespace: Namespace = Field(description="whose skills: exactly this one")
     recipe: Annotated[Text, Field(max_length=64)] | None = Field(
         default=None, description="how they are found; without one, the endpoint's own"
     )
@@ -343,6 +443,7 @@ class StatsAnswer(BaseModel):
     runs: int
     first_said_at: datetime | None
     last_said_at: datetime | None
+    timeline: list[int] = Field(description="how many turns were said in each of equal parts of that time")
 
 
 class VersionAnswer(BaseModel):
@@ -353,6 +454,8 @@ class VersionAnswer(BaseModel):
     refused: str | None = Field(
         default=None, description="the version that the store points to, if it cannot be served"
     )
+    default_recipe: str = Field(description="of a request that names none")
+    recipes: list[str] = Field(description="those that can be asked")
 
 
 class RollbackRequest(BaseModel):
@@ -380,21 +483,23 @@ class ForgetRequest(BaseModel):
         return self
 
     @property
-    def target(self) -> tuple[Scope, str]:
-        """What to forget, and its id; empty for all of the namespace."""
-        if self.session is not None:
-            return "session", self.session
-        if self.turn is not None:
-            return "turn", self.turn
-        return ("namespace", "") if self.trajectory is None else ("trajectory", self.trajectory)
+    def selection(self) -> Selection:
+        """The same as it is forgotten by."""
+        return Selection(
+            self.namespace,
+            session=self.session,
+            turns=() if self.turn is None else (self.turn,),
+            trajectories=() if self.trajectory is None else (self.trajectory,),
+        )
 
 
 class ForgetAnswer(BaseModel):
-    """How much of what is served that hides; no replica shows it after the configured seconds."""
+    """How much that hides; no replica shows it after the configured seconds."""
 
-    tombstone: int = Field(description="the number of the file that says so")
+    tombstone: int | None = Field(description="the number of the file that says so; null where it was forgotten before")
     turns: int
     runs: int
+    facts: int = Field(description="of which no source remains")
 
 
 class Health(BaseModel):

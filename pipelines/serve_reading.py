@@ -2,11 +2,15 @@
 
 import time
 import uuid
+from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
+from hgmem_core.context import Context
 from hgmem_core.lexical import Floats
 from pipelines.retriever import Response as Found
 from pipelines.serve_access import Caller
+from pipelines.serve_around import find_around
 from pipelines.serve_memories import answer, find_memory, find_nodes, fused_context, fused_hits
 from pipelines.serve_models import Asking, ContextRequest, MemoryRequest, SearchRequest, SkillsRequest
 from pipelines.serve_problems import Problem, field_problem
@@ -38,8 +42,10 @@ async def search(service: Service, caller: Caller, asked: SearchRequest) -> dict
                 for node in find_nodes(served.retriever, asked.asked, vector, level, asked.conditions, k)
             ]
             hits = fused_hits(found, k) if "turn" in asked.levels else []
+            around = find_around(served.retriever, hits, asked.conditions) if asked.explain else []
             reranked = any(one.reranked for one in found.values())
-            return {**answer(list(found.values())), "hits": hits, "nodes": nodes, "reranked": reranked}
+            told = {"hits": hits, "nodes": nodes, "hypergraph": around, "reranked": reranked}
+            return {**answer(list(found.values())), **told}
 
         return _timed(service, await service.gate.run(find), encoded)
 
@@ -50,24 +56,53 @@ async def context(service: Service, caller: Caller, asked: ContextRequest) -> di
     Raises:
         Problem: See `search`.
     """
+    found = await find_context(service, caller, asked, asked.tokens)
+    made = found.context
+    citations = [
+        {"number": number, "text": one.text, "day": one.date, "turn_ids": one.turn_ids}
+        for number, one in enumerate(made.statements, 1)
+    ]
+    told = {"text": made.text, "tokens": made.tokens, "left_out": made.left_out}
+    return {**found.about, **told, "citations": citations}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundContext:
+    """A context, and what else is said of it.
+
+    Attributes:
+        context: Of all namespaces that were asked.
+        about: Version, recipe, reason, abstention and timings, ready for JSON.
+        today: From when relative times of the question count; None if that is not known.
+    """
+
+    context: Context
+    about: dict[str, Any]
+    today: date | None
+
+
+async def find_context(service: Service, caller: Caller, asked: Asking, tokens: int) -> FoundContext:
+    """Find the statements for a question, under a budget of tokens.
+
+    Raises:
+        Problem: See `search`.
+    """
     caller.require("read", asked.asked)
     _check_text(service, "query", asked.query)
     async with service.gate.turn():
         served = service.versions.current
         vector, encoded = await _vector(service, served, asked, wanted=False)
 
-        def find() -> dict[str, Any]:
+        def find() -> FoundContext:
             most = service.config.serve.max_k
-            found = _found(service, served, asked, most, False, asked.tokens, vector)
-            made = fused_context(found, asked.tokens, served.retriever)
-            citations = [
-                {"number": number, "text": one.text, "day": one.date, "turn_ids": one.turn_ids}
-                for number, one in enumerate(made.statements, 1)
-            ]
-            told = {"text": made.text, "tokens": made.tokens, "left_out": made.left_out}
-            return {**answer(list(found.values())), **told, "citations": citations}
+            found = _found(service, served, asked, most, False, tokens, vector)
+            today = served.retriever.today(asked.asked, asked.as_of)
+            made = fused_context(found, tokens, served.retriever)
+            return FoundContext(made, answer(list(found.values())), today)
 
-        return _timed(service, await service.gate.run(find), encoded)
+        found = await service.gate.run(find)
+        _timed(service, found.about, encoded)
+        return found
 
 
 async def memory(service: Service, caller: Caller, asked: MemoryRequest) -> dict[str, Any]:
@@ -96,7 +131,7 @@ async def skills(service: Service, caller: Caller, asked: SkillsRequest) -> dict
     Raises:
         Problem: See `search`.
     """
-    caller.require("read", [asked.namespace])
+    caller.require("read", asked.asked)
     _check_text(service, "task", asked.task)
     told = {"recipe": asked.recipe, "skills": asked.skills, "context_tokens": asked.tokens}
     changed = {name: value for name, value in told.items() if value is not None}
@@ -104,7 +139,7 @@ async def skills(service: Service, caller: Caller, asked: SkillsRequest) -> dict
     libraries = [one for one in settings.libraries if caller.may("read", one)]
     async with service.gate.turn():
         retriever = service.versions.current.retriever
-        found = await service.gate.run(lambda: retriever.skills(asked.namespace, asked.task, settings, libraries))
+        found = await service.gate.run(lambda: retriever.skills(asked.asked, asked.task, settings, libraries))
         return _timed(service, {"query_id": uuid.uuid4().hex, **found.as_dict()}, {})
 
 

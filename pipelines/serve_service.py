@@ -32,6 +32,7 @@ class Service:
         metrics: Of this replica.
         audit: What keys did.
         gate: Lets so many requests work at the same time.
+        answers: Lets so many questions be with a model at the same time; they hold up no other request.
         encode: Encodes questions; on Serve, those that wait together.
         now: The clock.
     """
@@ -42,6 +43,7 @@ class Service:
     metrics: Metrics
     audit: Audit
     gate: Gate
+    answers: Gate
     encode: Encode
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
 
@@ -75,14 +77,17 @@ def open_service(config: Config, encode: Encode | None = None) -> Service:
     serve, metrics = config.serve, Metrics()
     access = Access(KeyRing(Path(serve.keys)) if serve.keys else None)
     pool = ThreadPoolExecutor(serve.threads, thread_name_prefix="hgmem-search")
-    gate = Gate(pool, serve.threads, serve.queue, serve.retry_after_seconds, serve.timeout_seconds, metrics)
+    retry_after = serve.retry_after_seconds
+    gate = Gate(pool, serve.threads, serve.queue, retry_after, serve.timeout_seconds, metrics.waiting.set)
+    most, seconds = config.answer.concurrency, config.answer.timeout_seconds
+    answering = ThreadPoolExecutor(most, thread_name_prefix="hgmem-answer")
+    answers = Gate(answering, most, serve.queue, retry_after, seconds, metrics.waiting_answers.set)
 
     async def alone(encoder: Any, text: str) -> Floats:  # noqa: ANN401 - as Encode has it
         [found] = await asyncio.get_running_loop().run_in_executor(pool, encode_together, [(encoder, text)])
         return vector_of(found)
 
-    service = Service(
-        config, Versions(config, metrics.switched), access, metrics, Audit(serve.audit), gate, encode or alone
-    )
+    versions, audit = Versions(config, metrics.switched), Audit(serve.audit)
+    service = Service(config, versions, access, metrics, audit, gate, answers, encode or alone)
     service.refresh()
     return service

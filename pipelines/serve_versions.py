@@ -8,10 +8,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from hgmem_core.chat import ModelError
 from hgmem_core.config import Config
+from hgmem_core.dense import VectorError
 from hgmem_core.encoding import Encoder, EncodingError
 from hgmem_core.model_config import PACKAGED_ENCODERS, EncoderConfig
 from hgmem_core.recipes import RecipeError
@@ -35,7 +37,9 @@ RETRY_SECONDS = 60.0
 
 _WARMING = "what was said about the harbour and the red bicycle"
 
-_REFUSALS = (StoreError, OSError, EncoderError, EncodingError, ModelError, RecipeError, TrainedModelError)
+_REFUSALS = (
+    StoreError, OSError, EncoderError, EncodingError, VectorError, ModelError, RecipeError, TrainedModelError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +67,13 @@ class Served:
         pointer: The number of the pointer that named it.
         retriever: Answers from it.
         sample: A namespace that it has; None if it has none.
+        hold: To be closed when it is not served any more.
     """
 
     pointer: int
     retriever: Retriever
     sample: str | None
+    hold: ExitStack
 
     @property
     def version(self) -> Version:
@@ -110,7 +116,8 @@ class Versions:
     @property
     def store(self) -> Store:
         """The store, opened anew: it may have been made after the endpoint was started."""
-        return Store.open(self._config.store.root, self._config.store.cache)
+        settings = self._config.store
+        return Store.open(settings.root, settings.cache, settings.cache_gib)
 
     @property
     def served(self) -> Served | None:
@@ -145,7 +152,9 @@ class Versions:
                 pointer, version = found
                 if self._is_known(pointer, version, at_once):
                     return
-                self._served = self._opened(pointer, version)
+                before, self._served = self._served, self._opened(pointer, version)
+                if before is not None:  # who asks it still has all of it open
+                    before.hold.close()
             except _REFUSALS as error:
                 if self.refused is None or self.refused.why != str(error):
                     log.error("a version is not served: %s", error)
@@ -175,19 +184,22 @@ class Versions:
         return self._clock() < refused.at + RETRY_SECONDS
 
     def _opened(self, pointer: int, version: str) -> Served:
-        opened = _verified(open_version(self.store, version))
-        encoder = self._encoder_of(opened)
-        tuned = tuned_vectors(self._config.encoder, encoder.identity)
-        retrieve = self._config.retrieve
-        models = models_for(retrieve.models, opened)
-        settings = self._reranking, models, tuned, retrieve.abstain_below, self._analyst
-        retriever = Retriever(opened, encoder, *settings)
-        new = Served(pointer, retriever, _sample(retriever))
-        # What was asked last of the version before is opened, so that nobody waits for it.
-        for name in [] if self._served is None else self._served.retriever.recent(WARM_NAMESPACES):
-            retriever.namespace(name)
-        new.probe()
-        return new
+        store = self.store
+        with ExitStack() as hold:
+            hold.enter_context(store.serving(version))
+            opened = _verified(open_version(store, version))
+            encoder = self._encoder_of(opened)
+            tuned = tuned_vectors(self._config.encoder, encoder.identity)
+            retrieve = self._config.retrieve
+            models = models_for(retrieve.models, opened)
+            settings = self._reranking, models, tuned, retrieve.abstain_below, self._analyst
+            retriever = Retriever(opened, encoder, *settings)
+            # What was asked last of the version before is opened, so that nobody waits for it.
+            for name in [] if self._served is None else self._served.retriever.recent(WARM_NAMESPACES):
+                retriever.namespace(name)
+            new = Served(pointer, retriever, _sample(retriever), ExitStack())
+            new.probe()
+            return replace(new, hold=hold.pop_all())
 
     def _encoder_of(self, version: Version) -> Encoder:
         """Return the packaged encoder that made a version, else the configured one; each is opened once."""

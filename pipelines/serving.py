@@ -99,8 +99,13 @@ def app(arguments: Arguments) -> Application:
     Raises:
         ConfigError: It cannot be read, or says something that is not allowed.
     """
-    config = with_whole_paths(_configured(arguments))
-    waiting = config.serve.threads + config.serve.queue + SPARE_REQUESTS
+    return deployed(_configured(arguments))
+
+
+def deployed(config: Config, **options: Any) -> Application:  # noqa: ANN401 - as Serve has them
+    """Return the Serve application of a configuration; `options` are those of Serve's deployments."""
+    config = with_whole_paths(config)
+    waiting = config.serve.threads + config.answer.concurrency + 2 * config.serve.queue + SPARE_REQUESTS
     deployment: Any = serve.deployment(
         name="Endpoint",
         max_ongoing_requests=waiting,
@@ -111,7 +116,8 @@ def app(arguments: Arguments) -> Application:
         ray_actor_options={"num_cpus": 1},
         health_check_period_s=10,
         health_check_timeout_s=30,
-        graceful_shutdown_timeout_s=config.serve.timeout_seconds + 5,
+        graceful_shutdown_timeout_s=config.serve.timeout_seconds + config.answer.timeout_seconds + 5,
+        **options,
     )(serve.ingress()(Endpoint))  # each replica makes the application itself, of what it opened
     bound: Application = deployment.bind(config.model_dump(mode="json"))
     return bound

@@ -28,6 +28,7 @@ from pipelines.pieces import Pieces
 from pipelines.preflight import software_versions
 from pipelines.progress import Progress
 from pipelines.publish import publish_skills
+from pipelines.retention import retain
 from pipelines.run import open_run_with_model
 from pipelines.runner import Report
 from pipelines.skill_cycles import STAGE
@@ -151,6 +152,7 @@ def evolve_skills(
         run.log.write(
             Published(published.version, published.number, published.moved, manifest["turns"], manifest["namespaces"])
         )
+        retain(store, config.store.keep_versions, run.lease.check, run.log, progress)
     before = int(version.manifest["skills"]["skills"])
     reasons = dict(feedback.rejected) if feedback is not None else {}
     forgotten = _rows_of(feedback, left)

@@ -69,6 +69,10 @@ class StaticEncoder:
         words = [text if text.strip() else "" for text in texts]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(words, add_special_tokens=False)]
 
+    def understands(self, tokens: Sequence[int]) -> bool:
+        """Say whether a text says something to the model: most signs of any script have a vector."""
+        return True
+
     def encode_batch(self, pieces: Sequence[Sequence[int]]) -> Vectors:
         """Return the mean of each piece's token vectors: float32 `[len(pieces), 256]`, not normalised."""
         means = np.zeros((len(pieces), DIMENSION), dtype=np.float32)

@@ -190,20 +190,31 @@ class Store:
         return self.root
 
     @classmethod
-    def open(cls, root: str | Path, cache: str = "") -> "Store":
+    def open(cls, root: str | Path, cache: str = "", cache_gib: float = 0.0) -> "Store":
         """Open the store at `root`, a folder or an `s3://` address, whose mirror is then in the folder `cache`.
+
+        Args:
+            root: Where.
+            cache: The folder of mirrors; empty for the user's cache folder.
+            cache_gib: What the mirror is to hold at most; 0 for no bound. See `pipelines.mirror_bound`.
 
         Raises:
             StoreError: There is none, it is damaged, or it was made by a version of hgmem with other tables.
         """
         if is_url(root):
-            return _mirrored().open_at(url_of(root), cache)
+            return _mirrored().open_at(url_of(root), cache, cache_gib)
         # Absolute, because workers may stand in another folder.
         return cls(Path(root).absolute(), buckets_of(Path(root), str(root)))
 
     @classmethod
     def make(
-        cls, root: str | Path, buckets: int, log_bytes: int = 0, file_mode: int = 0o600, cache: str = ""
+        cls,
+        root: str | Path,
+        buckets: int,
+        log_bytes: int = 0,
+        file_mode: int = 0o600,
+        cache: str = "",
+        cache_gib: float = 0.0,
     ) -> "Store":
         """Open the store at `root`, or make one with `buckets` buckets.
 
@@ -214,13 +225,14 @@ class Store:
             file_mode: Permissions of the files of a new one on a disk, such as 0o640; its folders can be searched by
                 whoever may read. To change them later, change those of all its files and folders.
             cache: See `open`.
+            cache_gib: See `open`.
 
         Raises:
             StoreError: The store there has another number of buckets, or the place cannot be written.
         """
         suiting = buckets or _suiting(log_bytes)
         if is_url(root):
-            store: Store = _mirrored().make_at(url_of(root), cache, suiting)
+            store: Store = _mirrored().make_at(url_of(root), cache, cache_gib, suiting)
         else:
             _make(Path(root), suiting, file_mode)
             store = cls.open(root)
@@ -340,6 +352,11 @@ class Store:
     def remove_file(self, path: Path) -> None:
         """Remove a single file of the store, if it is there."""
         path.unlink(missing_ok=True)
+
+    @contextmanager
+    def serving(self, version: str) -> Iterator[None]:
+        """Keep what a version is made of at hand inside the `with`: a mirror that is bounded leaves it."""
+        yield
 
     def version_ids(self) -> list[str]:
         """Return the ids of the versions that have a manifest, in the order of their names."""

@@ -65,6 +65,10 @@ class TextEncoder:
             for text, encoding in zip(texts, encodings, strict=True)
         ]
 
+    def understands(self, tokens: Sequence[str]) -> bool:
+        """Say whether a text says something to the model: it was chosen for the texts."""
+        return True
+
     def encode_batch(self, pieces: Sequence[Sequence[str]]) -> Vectors:
         """Return the vector of each piece, cut to the dimension: float32 `[len(pieces), dimension]`.
 

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 from pipelines.files import StoreError, dump
 from pipelines.imports import read_imports
 from pipelines.store import Store
-from pipelines.versions import VersionError, manifest_path, open_version, pointers, read_manifest
+from pipelines.versions import (
+    VersionError,
+    manifest_path,
+    open_version,
+    pointers,
+    read_manifest,
+    removed_versions,
+)
 
 COUNTED = ("namespaces", "turns", "episodes", "facts", "topics")
 """What a manifest counts."""
@@ -39,6 +46,9 @@ class VersionRecord:
     bytes: int
     shared_bytes: int
     fault: str | None = None
+
+
+_CUT_SHORT = "its removal was cut short: the next `prune` ends it"
 
 
 class _Found(NamedTuple):
@@ -103,12 +113,16 @@ def history(store: Store) -> list[VersionRecord]:
     Raises:
         StoreError: A pointer is damaged.
     """
+    every = pointers(store)
     named: dict[str, list[int]] = {}
     times: dict[str, datetime] = {}
-    for number, pointer in pointers(store):
+    for number, pointer in every:
+        if pointer.removes:
+            continue  # it names the version before it once more
         named.setdefault(pointer.version, []).append(number)
         if pointer.published_at is not None:
             times.setdefault(pointer.version, pointer.published_at)
+    removed = removed_versions(pointer for _, pointer in every)
     current = max(named, key=lambda version: named[version][-1], default=None)
     reach = Reach(store)
     folders: dict[str, Set[Path]] = {}
@@ -127,7 +141,7 @@ def history(store: Store) -> list[VersionRecord]:
             counts=counts[version],
             bytes=sum(map(reach.bytes, folders[version])),
             shared_bytes=sum(reach.bytes(folder) for folder in folders[version] if uses[folder] > 1),
-            fault=_fault(store, version),
+            fault=_CUT_SHORT if version in removed else _fault(store, version),
         )
         for version in sorted(folders, key=lambda version: (named.get(version, [0])[0], version))
     ]

@@ -78,16 +78,19 @@ class Pointer(BaseModel, frozen=True, strict=True):
         rollback: Whether somebody chose the version, and no build.
         published_at: The time of the job that wrote it, by its machine's clock; None where that was not said. Pointers
             are ordered by their numbers alone, for a clock may jump back.
+        removes: Versions that whoever wrote it is about to remove: it names the version before it once more, and nobody
+            points to one of those any more.
     """
 
     version: Annotated[str, Field(pattern=f"^{VERSION_ID}$")]
     imports: int = 0
     rollback: bool = False
     published_at: datetime | None = None
+    removes: tuple[Annotated[str, Field(pattern=f"^{VERSION_ID}$")], ...] = ()
 
     def content(self) -> dict[str, Any]:
         """Return it as its file holds it."""
-        return self.model_dump(mode="json", exclude_none=True)
+        return self.model_dump(mode="json", exclude_none=True, exclude=None if self.removes else {"removes"})
 
 
 def version_id(manifest: Mapping[str, Any]) -> str:
@@ -164,6 +167,19 @@ def _pointer(path: Path) -> Pointer:
     return read_as(Pointer, path, "restore it from a backup, or remove it: the highest number that is left counts")
 
 
+def removed_versions(history: Iterable[Pointer]) -> frozenset[str]:
+    """Return the versions that were removed, or are to be, and that were not published again since.
+
+    Args:
+        history: All pointers, the current one last.
+    """
+    removed: set[str] = set()
+    for pointer in history:
+        removed.update(pointer.removes)
+        removed.discard(pointer.version)
+    return frozenset(removed)
+
+
 def current_version(store: Store) -> tuple[int, str] | None:
     """Return the pointer's number and the version it names, or None before the first publish.
 
@@ -186,21 +202,20 @@ def point_to(store: Store, version: str, published_at: datetime | None = None) -
         published_at: The time of the job.
 
     Raises:
-        VersionError: The store has no such version, it cannot be opened, or it was removed in this moment.
+        VersionError: The store has no such version, it cannot be opened, or it is being removed.
     """
-    open_version(store, version)
-    before = current_version(store)
-    number = store.append_numbered("current", _chosen(version, published_at))
-    if not manifest_path(store, version).is_file():
-        # Who prunes looks at the pointer after a version is gone; one of the two sees what the other did.
-        if before is not None:
-            store.append_numbered("current", _chosen(before[1], published_at))
-        raise VersionError(f"version {version} of {store.root} is being removed; choose one that `list` still has")
-    return number
-
-
-def _chosen(version: str, published_at: datetime | None) -> dict[str, Any]:
-    return Pointer(version=version, rollback=True, published_at=published_at).content()
+    chosen = Pointer(version=version, rollback=True, published_at=published_at)
+    while True:
+        # Who removes versions says so by the next number first: if that is ours, none removes this one any more.
+        history = pointers(store)
+        if version in removed_versions(pointer for _, pointer in history):
+            raise VersionError(
+                f"{store} has no version {version!r} any more: it was removed, or is about to be; `list` has the others"
+            )
+        open_version(store, version)
+        number = history[-1][0] + 1 if history else 1
+        if store.claim("current", number, chosen.content()):
+            return number
 
 
 @dataclass(frozen=True, slots=True)

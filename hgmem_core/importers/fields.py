@@ -12,7 +12,7 @@ from uuid import UUID
 from hgmem_core.config import InputConfig
 from hgmem_core.ids import check_namespace
 from hgmem_core.messages import Dropped, LogRow
-from hgmem_core.text import clean, is_blank
+from hgmem_core.text import beginning, clean, is_blank
 from hgmem_core.times import parse_time
 
 RAW_CHARS = 2_000
@@ -66,7 +66,7 @@ def raw_of(value: object) -> str | None:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
     except (RecursionError, ValueError):
         return f"({shown(value)} that cannot be written as JSON)"
-    return clean(text[:RAW_CHARS])[0]
+    return clean(beginning(text, RAW_CHARS))[0]
 
 
 def refused(row_id: str, reason: str, value: object = None, namespace: str = "") -> Dropped:

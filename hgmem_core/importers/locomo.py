@@ -32,7 +32,12 @@ def read_locomo(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Message
         if not isinstance(conversation, Mapping):
             yield refused(row.row_id, "the sample is not an object with a 'conversation' object", row.value)
             continue
-        yield from _read_sample(row.row_id, row.value, conversation, config)
+        is_empty = True
+        for result in _read_sample(row.row_id, row.value, conversation, config):
+            is_empty = False
+            yield result
+        if is_empty:
+            yield empty(row.row_id, reason="a sample without turns")
 
 
 def _read_sample(

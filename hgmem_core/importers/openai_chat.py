@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from hgmem_core.importers.fields import (
     time_of,
     unreadable,
 )
+from hgmem_core.importers.sessions import SilentGaps
 from hgmem_core.messages import Dropped, LogRow, Message
 
 _SESSION_KEYS = ("session_id", "conversation_id")
@@ -57,7 +58,7 @@ def read_openai_chat(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Me
     Raises:
         ValueError: The namespace template is malformed.
     """
-    namespaces = NamespaceTemplate(config.namespace)
+    namespaces, gaps = NamespaceTemplate(config.namespace), SilentGaps(config.session_gap_minutes)
     sessions = _Sessions()
     for row in rows:
         if row.error is not None:
@@ -68,7 +69,7 @@ def read_openai_chat(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Me
             messages = row.value["messages"]
             yield from _read_conversation(row.row_id, row.value, messages, config, namespaces, sessions)
         elif isinstance(row.value, Mapping) and ("role" in row.value or "content" in row.value):
-            yield _read_single(row.row_id, row.value, config, namespaces)
+            yield _read_single(row.row_id, row.value, config, namespaces, gaps)
         else:
             yield refused(row.row_id, "the row is neither a conversation with 'messages' nor a message", row.value)
 
@@ -124,13 +125,18 @@ def _read_conversation(
 
 
 def _read_single(
-    row_id: str, message: Mapping[str, Any], config: InputConfig, namespaces: NamespaceTemplate
+    row_id: str, message: Mapping[str, Any], config: InputConfig, namespaces: NamespaceTemplate, gaps: SilentGaps
 ) -> Message | Dropped:
     namespace, fault = _namespace(namespaces, message)
     notes: list[str] = []
-    session_id = _first_name(message, _SESSION_KEYS, notes) or DEFAULT_SESSION
+    session_id = _first_name(message, _SESSION_KEYS, notes)
     # The call that a message answers may be in another row, or another file, so no pairing is checked.
-    return _read_message(row_id, None, message, _Conversation(config, namespace, fault, session_id, None, notes, None))
+    conversation = _Conversation(config, namespace, fault, session_id or DEFAULT_SESSION, None, notes, None)
+    result = _read_message(row_id, None, message, conversation)
+    if session_id is None and isinstance(result, Message):
+        session_id, cut_from = gaps.session(namespace, result.said_at)
+        return replace(result, session_id=session_id, cut_from=cut_from)
+    return result
 
 
 def _namespace(namespaces: NamespaceTemplate, fields: Mapping[str, Any]) -> tuple[str, str]:

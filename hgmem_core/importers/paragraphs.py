@@ -6,7 +6,7 @@ from typing import Any
 
 from hgmem_core.config import InputConfig
 from hgmem_core.ids import content_id
-from hgmem_core.importers.fields import NamespaceTemplate, refused, shown, unreadable
+from hgmem_core.importers.fields import NamespaceTemplate, empty, refused, shown, unreadable
 from hgmem_core.messages import Dropped, LogRow, Message
 from hgmem_core.text import clean, is_blank
 
@@ -107,6 +107,8 @@ def read_paragraphs(
         except ValueError as error:
             yield refused(row.row_id, str(error))
             continue
+        if not found:
+            yield empty(row.row_id, namespace, "a row without paragraphs")
         for where, piece in found.items():
             row_id = row.row_id + where
             try:

@@ -38,7 +38,7 @@ def _read(row: Mapping[str, Any], config: InputConfig, notes: list[str]) -> RunP
         raise ValueError(f"'task' is {shown(task)}; it must be the text of the task")
     if not is_missing(steps) and not isinstance(steps, list):
         raise ValueError(f"'steps' is {shown(steps)}; it must be a list of steps")
-    steps = steps or []
+    steps = steps if isinstance(steps, list) else []
     n_steps = integer_of(row.get("n_steps"), "n_steps", notes)
     return RunParts(
         task=task,

@@ -7,7 +7,6 @@ from hgmem_core.config import InputConfig
 from hgmem_core.importers.content import read_attachments, read_content
 from hgmem_core.importers.fields import (
     ABSENT,
-    DEFAULT_SESSION,
     NamespaceTemplate,
     empty,
     integer_of,
@@ -18,6 +17,7 @@ from hgmem_core.importers.fields import (
     time_of,
     unreadable,
 )
+from hgmem_core.importers.sessions import SilentGaps
 from hgmem_core.messages import Dropped, LogRow, Message
 
 
@@ -25,17 +25,17 @@ def read_tabular(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Messag
     """Yield one message or refusal for each row.
 
     A row without a usable namespace or without the text column is rejected; any other value that cannot be used is
-    left out, and the message's note says so. A message without a session belongs to the session `log`.
+    left out, and the message's note says so. For a message without a session see `hgmem_core.importers.sessions`.
 
     Raises:
         ValueError: The namespace template is malformed.
     """
-    namespaces = NamespaceTemplate(config.namespace)
+    namespaces, gaps = NamespaceTemplate(config.namespace), SilentGaps(config.session_gap_minutes)
     for row in rows:
-        yield unreadable(row) if row.error is not None else _read_row(row, config, namespaces)
+        yield unreadable(row) if row.error is not None else _read_row(row, config, namespaces, gaps)
 
 
-def _read_row(row: LogRow, config: InputConfig, namespaces: NamespaceTemplate) -> Message | Dropped:
+def _read_row(row: LogRow, config: InputConfig, namespaces: NamespaceTemplate, gaps: SilentGaps) -> Message | Dropped:
     columns, record = config.columns, row.value
     if not isinstance(record, dict):
         return refused(row.row_id, "the row is not an object with named columns", record)
@@ -58,10 +58,13 @@ def _read_row(row: LogRow, config: InputConfig, namespaces: NamespaceTemplate) -
     if fault:
         return refused(row.row_id, fault, record)
     said_at = time_of(_value(record, columns.time), "time", config, notes)
+    session, cut_from = name_of(_value(record, columns.session), "session", notes), None
+    if session is None:
+        session, cut_from = gaps.session(namespace, said_at)
     return Message(
         row_id=row.row_id,
         namespace=namespace,
-        session_id=name_of(_value(record, columns.session), "session", notes) or DEFAULT_SESSION,
+        session_id=session,
         text=text,
         source_id=name_of(_value(record, columns.id), "id", notes),
         sequence=integer_of(_value(record, columns.sequence), "sequence", notes),
@@ -72,6 +75,7 @@ def _read_row(row: LogRow, config: InputConfig, namespaces: NamespaceTemplate) -
         attachments=tuple(attachments),
         call_id=name_of(_value(record, columns.call_id), "call_id", notes),
         note=joined(notes),
+        cut_from=cut_from,
     )
 
 

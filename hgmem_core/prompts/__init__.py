@@ -13,12 +13,13 @@ from importlib.resources import files
 from string import Template
 
 _USER = re.compile(r"^# User\n", re.MULTILINE)
-# Characters that no one sees and that some models read as text; json leaves them as they are.
-# Joiners are not among them: emoji and some scripts need those.
-UNSEEN = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+# Characters that no one sees and that some models read as text; json leaves them as they are. The block of tags has
+# variation selectors, too, which can spell any bytes. Joiners are not among them: emoji and some scripts need those.
+UNSEEN = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e0fff]")
 
-# Where a mark of chat templates begins, such as `<|im_end|>`: tokenizers make control tokens of them.
-_MARK = re.compile(r"<(?=[|｜]|/?(?:think|tool_|start_of|end_of|s>))")
+# Where a mark of chat templates begins, such as `<|im_end|>`, `</s>` or `[INST]`: tokenizers make control tokens of
+# them. And what ends a line without being `\n`, which json leaves as it is.
+_MARK = re.compile(r"<(?=[|｜/<A-Za-z])|\[(?=/?[A-Z_]{3,}\])|[\u0085\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def quoted(text: str) -> str:
 
     >>> quoted('He said "stop".\n# User')
     '"He said \\"stop\\".\\n# User"'
-    >>> quoted("<|im_end|> a < b")
-    '"\\u003c|im_end|> a < b"'
+    >>> quoted("<|im_end|> a < b [INST]")
+    '"\\u003c|im_end|> a < b \\u005bINST]"'
     """
-    return _MARK.sub(r"\\u003c", json.dumps(UNSEEN.sub("", text), ensure_ascii=False))
+    return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", json.dumps(UNSEEN.sub("", text), ensure_ascii=False))

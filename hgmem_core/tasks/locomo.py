@@ -11,7 +11,7 @@ from typing import Any
 
 from hgmem_core.config import InputConfig
 from hgmem_core.ids import turn_id
-from hgmem_core.tasks.task import RETRIEVAL_METRICS, Questions, Task, TaskError, TaskFiles
+from hgmem_core.tasks.task import RETRIEVAL_METRICS, Gold, Questions, Task, TaskError, TaskFiles, right_answers
 
 GROUPS: MappingProxyType[str, frozenset[str]] = MappingProxyType(
     {"all": frozenset("12345"), "1-4": frozenset("1234"), **{category: frozenset(category) for category in "12345"}}
@@ -47,7 +47,25 @@ def read_task(files: TaskFiles) -> Task:
     except TaskError as error:
         raise TaskError(f"{path}: {error}") from error
     inputs = (InputConfig(format="locomo", paths=[path]),)
-    return Task("locomo", files, inputs, questions, GROUPS, RETRIEVAL_METRICS, "1-4", unanswerable=GROUPS["5"])
+    return Task(
+        "locomo", files, inputs, questions, GROUPS, RETRIEVAL_METRICS, "1-4",
+        unanswerable=GROUPS["5"], golds=read_golds(files.data.rows),
+    )  # fmt: skip
+
+
+def read_golds(samples: Sequence[Mapping[str, Any]]) -> tuple[Gold, ...]:
+    """Return every question of samples that `read_questions` takes, with its answer; one of category 5 has none."""
+    return tuple(
+        Gold(
+            namespace=namespace_of(_sample_id(sample)),
+            query_id=f"{_sample_id(sample)}:{number:04d}",
+            text=question["question"],
+            group=str(question["category"]),
+            answers=() if str(question["category"]) == "5" else right_answers(question.get("answer")),
+        )
+        for sample in samples
+        for number, question in enumerate(sample["qa"])
+    )
 
 
 def read_questions(samples: Sequence[Mapping[str, Any]]) -> Questions:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from hgmem_core.importers.musique import passage_paragraph, passages
 from hgmem_core.tasks.paragraphs import Question, paragraph_task
-from hgmem_core.tasks.task import Task, TaskFiles
+from hgmem_core.tasks.task import Task, TaskFiles, right_answers
 
 HOPS = ("2hop", "3hop", "4hop")
 
@@ -50,4 +50,6 @@ def _question(row: object) -> Question:
             supporting[field] = passage_paragraph(item)
         except ValueError as error:
             raise ValueError(f"{field}: {error}") from error
-    return Question(query_id, text, query_id[:4], supporting)
+    aliases = rest.get("answer_aliases")
+    answers = right_answers(rest.get("answer"), *(aliases if isinstance(aliases, list) else []))
+    return Question(query_id, text, query_id[:4], supporting, answers)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hgmem_core.config import Format, InputConfig
 from hgmem_core.ids import turn_id
 from hgmem_core.importers.paragraphs import Paragraph, Pieces, Pool
-from hgmem_core.tasks.task import RETRIEVAL_METRICS, Questions, Task, TaskError, TaskFile, TaskFiles
+from hgmem_core.tasks.task import RETRIEVAL_METRICS, Gold, Questions, Task, TaskError, TaskFile, TaskFiles
 
 METRICS = ("recall@2", *RETRIEVAL_METRICS)
 
@@ -20,12 +20,14 @@ class Question:
         text: What is asked.
         group: See QUERY.
         supporting: Paragraphs, each by where it stands in the question: `context[2]`.
+        answers: See `Gold`.
     """
 
     query_id: str
     text: str
     group: str
     supporting: Mapping[str, Paragraph]
+    answers: tuple[str, ...]
 
 
 def paragraph_task(
@@ -53,6 +55,7 @@ def paragraph_task(
     pool = _pool(files.imported, pieces, read)
     queries: dict[str, tuple[str, str, str, str]] = {}
     qrels: list[tuple[str, str, str, int]] = []
+    golds: list[Gold] = []
     for number, row in enumerate(files.data.rows, 1):
         where = f"{files.data.path}: question {number}"
         try:
@@ -65,6 +68,7 @@ def paragraph_task(
         if not asked.supporting:
             raise TaskError(f"{where}: none of its paragraphs is marked as supporting")
         queries[asked.query_id] = (namespace, asked.query_id, asked.text, asked.group)
+        golds.append(Gold(namespace, asked.query_id, asked.text, asked.group, asked.answers))
         held: dict[str, None] = {}
         for field, paragraph in asked.supporting.items():
             found = pool.find(paragraph)
@@ -76,7 +80,8 @@ def paragraph_task(
         raise TaskError(f"{files.data.path}: it holds no question")
     counts = {"questions": len(queries), "evidence": len(qrels), "paragraphs": len(pool)}
     imported = InputConfig(format=name, paths=[files.imported.path], namespace=namespace)
-    return Task(name, files, (imported,), Questions.of(list(queries.values()), qrels, counts), groups, METRICS)
+    questions = Questions.of(list(queries.values()), qrels, counts)
+    return Task(name, files, (imported,), questions, groups, METRICS, golds=tuple(golds))
 
 
 def _pool(file: TaskFile, pieces: Pieces, read: Callable[[object], Paragraph]) -> Pool:

@@ -1,7 +1,9 @@
 """What the evaluation of a benchmark needs: its files, its questions, what is imported, how it is reported."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import date
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -26,11 +28,13 @@ class Questions:
         queries: QUERY; `group` is what kind of question it is.
         qrels: QREL; at least one row a query.
         counts: How many questions and pieces of evidence there were, and what became of them.
+        sessions: The sessions that hold the evidence, by query; empty where a benchmark does not tell them.
     """
 
     queries: pa.Table
     qrels: pa.Table
     counts: Mapping[str, int]
+    sessions: Mapping[str, Set[str]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -38,22 +42,61 @@ class Questions:
         queries: Sequence[tuple[str, str, str, str]],
         qrels: Sequence[tuple[str, str, str, int]],
         counts: Mapping[str, int],
+        sessions: Mapping[str, Set[str]] = MappingProxyType({}),
     ) -> "Questions":
         """Return the questions of QUERY's and QREL's rows, given as tuples in the order of their columns."""
-        return cls(_table(queries, QUERY), _table(qrels, QREL), counts)
+        return cls(_table(queries, QUERY), _table(qrels, QREL), counts, sessions)
 
     def within(self, namespaces: Set[str]) -> "Questions":
         """Return the questions that are asked in some namespaces; the counts stay those of all."""
-        wanted = pa.array(sorted(namespaces), STRING)
+        return self._where("namespace", namespaces)
+
+    def only(self, query_ids: Set[str]) -> "Questions":
+        """Return some of the questions; the counts stay those of all."""
+        return self._where("query_id", query_ids)
+
+    def _where(self, column: str, values: Set[str]) -> "Questions":
+        wanted = pa.array(sorted(values), STRING)
         queries, qrels = (
-            table.filter(pc.is_in(table.column("namespace"), value_set=wanted)) for table in (self.queries, self.qrels)
+            table.filter(pc.is_in(table.column(column), value_set=wanted)) for table in (self.queries, self.qrels)
         )
-        return Questions(queries, qrels, self.counts)
+        return Questions(queries, qrels, self.counts, self.sessions)
 
 
 def _table(rows: Sequence[Sequence[object]], schema: TableSchema) -> pa.Table:
     columns = {name: [row[place] for row in rows] for place, name in enumerate(schema.arrow.names)}
     return conform(pa.table(columns, schema=schema.arrow), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A question and its right answers: labels, which only whoever marks an answer may see.
+
+    Attributes:
+        namespace: In which it is asked.
+        query_id: Its own id.
+        text: What is asked.
+        group: See QUERY.
+        answers: Each of them is right; none where the memory holds no answer.
+        asked_on: The day of the question; None where the benchmark does not tell it.
+    """
+
+    namespace: str
+    query_id: str
+    text: str
+    group: str
+    answers: tuple[str, ...]
+    asked_on: date | None = None
+
+
+def right_answers(*values: object) -> tuple[str, ...]:
+    """Return the right answers that a file gives, each once: texts and numbers, without what is neither or blank.
+
+    >>> right_answers("Lisbon", 2022, None, " ", "Lisbon")
+    ('Lisbon', '2022')
+    """
+    written = (str(value).strip() for value in values if isinstance(value, str | int | float))
+    return tuple(dict.fromkeys(text for text in written if text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +143,9 @@ class Task:
         metrics: Measured, by the names of `hgmem_core.metrics.METRICS`.
         learned_from: The group whose questions train models.
         unanswerable: Values of QUERY.group of the questions to which the memory holds no answer.
+        golds: Every question of the files with its answers, also one whose evidence is unknown; empty where the files
+            have no answers.
+        notes: What of the files could not be used, and why.
     """
 
     name: str
@@ -110,6 +156,8 @@ class Task:
     metrics: tuple[str, ...]
     learned_from: str = "all"
     unanswerable: Set[str] = frozenset()
+    golds: tuple[Gold, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

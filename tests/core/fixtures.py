@@ -111,6 +111,9 @@ class HashEncoder:
         digests = ([hashlib.blake2b(word.encode(), digest_size=4).digest() for word in text.split()] for text in texts)
         return [[int.from_bytes(digest, "big") for digest in text] for text in digests]
 
+    def understands(self, tokens):
+        return True
+
     def encode_batch(self, pieces):
         vectors = np.zeros((len(pieces), 16), np.float32)
         for place, piece in enumerate(pieces):

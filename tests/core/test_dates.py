@@ -52,9 +52,7 @@ def test_a_named_weekday_follows_its_rule(phrase, on_friday, on_saturday):
     ("text", "first", "last"),
     [
         ("I ran yesterday.", "2024-03-14", "2024-03-14"),
-        ("We talked last night", "2024-03-14", "2024-03-14"),
         ("It rained the day before yesterday", "2024-03-13", "2024-03-13"),
-        ("We meet tomorrow morning", "2024-03-16", "2024-03-16"),
         ("See you next week", "2024-03-18", "2024-03-24"),
         ("I was there last month", "2024-02-01", "2024-02-29"),
         ("I moved last year", "2023-01-01", "2023-12-31"),
@@ -143,7 +141,6 @@ def test_what_names_no_time_gives_nothing(text):
         "5-7 days ago",
         "a year and two months ago",
         "2 years 3 months ago",
-        "7-9 May",
         "两三天前",
         "三四个月前",
         "十几年前",
@@ -161,7 +158,6 @@ def test_what_names_no_time_gives_nothing(text):
         "一年三个月前",
         "第三天后",
         "2020年前",
-        "二零二四年五月七日",
     ],
 )
 def test_a_part_of_a_number_is_no_number(text):
@@ -206,7 +202,7 @@ def test_chinese_numbers_of_any_signs_are_understood_or_left(frame):
                     assert mention.start.date() == FRIDAY.date() + timedelta(days=WELL_FORMED[number])
 
 
-@pytest.mark.parametrize("text", ["31 February 2023", "9999 years ago", "We meet on Friday", "stay until next week"])
+@pytest.mark.parametrize("text", ["31 February 2023", "9999 years ago", "We meet on Friday", "done by next week"])
 def test_what_cannot_be_placed_keeps_its_phrase_alone(text):
     assert days(text) is None
 
@@ -229,7 +225,7 @@ def test_several_phrases_stand_in_order():
 
 WORDS = (
     "last next this the a few two 31 2024 0 of May summer weekend Friday week ago in since twenty and half"
-    " 前 上 周 年 月 三 十 日".split()
+    " 前 上 周 年 月 三 十 日 到 - から まで の 号 of to from between Christmas early 去年 昨日 今週".split()
 )
 
 
@@ -239,3 +235,131 @@ def test_any_text_at_any_time_gives_ordered_intervals(words, said_at, blank):
     for mention in find_times(text, said_at, ZoneInfo("Pacific/Auckland")):
         assert mention.phrase in text
         assert mention.start is None or mention.end is None or mention.start < mention.end
+
+
+ZONES = st.sampled_from(
+    [ZoneInfo(name) for name in ("UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu")]
+    + [ZoneInfo(name) for name in ("America/Santiago", "Pacific/Auckland", "Africa/Cairo", "America/Havana")]
+)
+ANCHORS = st.datetimes(datetime(1980, 1, 1), datetime(2090, 1, 1), timezones=st.just(UTC))
+BEFORE = (
+    "yesterday|last night|last Friday|last week|last weekend|last month|last summer|last Christmas|two weeks ago|three"
+    " hours ago|a few days ago|the other day|昨天|昨晚|上周五|去年|两周前|先週の金曜日|昨夜|3か月前|last May"
+).split("|")
+WITHIN = (
+    "today|this week|this month|this year|今天|这周|今年|今月|since last year|the past three days|earlier this month"
+).split("|")
+AFTER = (
+    "tomorrow|next Monday|next week|next month|in two weeks|next Halloween|明天|下周一|来週の月曜日|3日後|next winter"
+).split("|")
+WEEKDAYS = (
+    "last Friday|next Monday|this Sunday|two Tuesdays ago|上周五|下周一|先週の金曜日|last week|next weekend|上周末"
+).split("|")
+
+
+def one(phrase, said_at, zone):
+    [mention] = find_times(phrase, said_at, zone)
+    assert mention.phrase == phrase
+    return mention
+
+
+@given(ANCHORS, ZONES)
+def test_what_was_before_begins_before_the_moment_of_saying(said_at, zone):
+    for phrase in BEFORE:
+        mention = one(phrase, said_at, zone)
+        assert mention.start < mention.end and mention.start < said_at
+        if phrase not in ("last night", "昨晚", "昨夜"):  # before six in the morning these go on
+            assert mention.end <= said_at
+
+
+@given(ANCHORS, ZONES)
+def test_what_goes_on_holds_the_moment_of_saying(said_at, zone):
+    for phrase in WITHIN:
+        mention = one(phrase, said_at, zone)
+        assert mention.start <= said_at and (mention.end is None or said_at < mention.end)
+
+
+@given(ANCHORS, ZONES)
+def test_what_comes_begins_after_the_moment_of_saying(said_at, zone):
+    for phrase in AFTER:
+        mention = one(phrase, said_at, zone)
+        assert said_at < mention.start < mention.end
+
+
+@given(ANCHORS, ZONES, st.integers(-60, 60))
+def test_weekdays_said_some_weeks_later_are_those_weeks_later(said_at, zone, weeks):
+    local = said_at.astimezone(zone)
+    for phrase in WEEKDAYS:
+        later = one(phrase, local + timedelta(days=7 * weeks), zone)
+        for own, other in zip(ends(one(phrase, local, zone), zone), ends(later, zone), strict=True):
+            assert own + timedelta(days=7 * weeks) == other
+
+
+@pytest.mark.parametrize(
+    ("phrase", "said_on", "first"),
+    [
+        ("next Halloween", "2023-10-31", "2024-10-31"),
+        ("last Halloween", "2023-10-31", "2022-10-31"),
+        ("next winter", "2023-12-01", "2024-12-01"),
+        ("last winter", "2024-02-29", "2022-12-01"),
+        ("last winter", "2024-03-01", "2023-12-01"),
+        ("this winter", "2024-02-29", "2023-12-01"),
+        ("last May", "2024-05-31", "2023-05-01"),
+        ("last May", "2024-06-01", "2024-05-01"),
+        ("this week", "2024-03-17", "2024-03-11"),
+        ("this week", "2024-03-18", "2024-03-18"),
+        ("last weekend", "2024-03-17", "2024-03-09"),
+        ("a year ago", "2024-02-29", "2023-01-01"),
+        ("the past year", "2024-02-29", "2023-02-28"),
+        ("on the 31st", "2024-04-15", "2024-03-31"),
+        ("5月", "2024-11-15", "2024-05-01"),
+    ],
+)
+def test_what_is_said_on_an_edge(phrase, said_on, first):
+    noon = datetime.fromisoformat(said_on).replace(hour=12, tzinfo=UTC)
+    assert one(phrase, noon, ZoneInfo("UTC")).start.date().isoformat() == first
+
+
+def ends(mention, zone):
+    return mention.start.astimezone(zone).date(), mention.end.astimezone(zone).date()
+
+
+@given(st.sampled_from(["yesterday", "today", "tomorrow", "昨天", "明日"]), ANCHORS, ZONES)
+def test_a_day_has_the_hours_of_its_zone(phrase, said_at, zone):
+    mention = one(phrase, said_at, zone)
+    assert mention.end - mention.start in [timedelta(hours=hours) for hours in (23, 23.5, 24, 24.5, 25)]
+    day = mention.start.astimezone(zone).date()
+    assert (mention.start - timedelta(microseconds=1)).astimezone(zone).date() == day - timedelta(days=1)
+    assert (mention.end - timedelta(microseconds=1)).astimezone(zone).date() == day
+
+
+@pytest.mark.parametrize(("day", "hours"), [(10, 23), (11, 24)])
+def test_the_day_on_which_clocks_jump_is_shorter(day, hours):
+    mention = one("today", datetime(2024, 3, day, 20, tzinfo=UTC), ZoneInfo("America/New_York"))
+    assert mention.end - mention.start == timedelta(hours=hours)
+
+
+def test_a_day_that_a_zone_skipped_is_unknown():
+    said_at = datetime(2011, 12, 31, 20, tzinfo=UTC)  # Samoa went from 29 to 31 December
+    assert not one("30 December 2011", said_at, ZoneInfo("Pacific/Apia")).is_placed
+
+
+@pytest.mark.parametrize("minutes", [30, 90])
+def test_an_hour_that_comes_twice_is_the_one_so_long_ago(minutes):
+    said_at = datetime(2024, 11, 3, 6, 50, tzinfo=UTC)  # 1:50 for the second time
+    mention = one(f"{minutes} minutes ago", said_at, ZoneInfo("America/New_York"))
+    assert mention.start == said_at - timedelta(minutes=minutes)
+
+
+@given(st.dates(date(1900, 1, 1), date(2099, 12, 31)), ANCHORS)
+def test_a_written_day_is_that_day_whenever_it_is_said(day, said_at):
+    written = [day.isoformat(), f"{day.day} {day:%B} {day.year}", f"{day.year}年{day.month}月{day.day}日"]
+    for text in written:
+        mention = one(text, said_at, ZoneInfo("UTC"))
+        assert (mention.start.date(), mention.end.date()) == (day, day + timedelta(days=1))
+
+
+@given(ANCHORS)
+def test_the_29th_of_february_without_a_year_is_in_a_leap_year(said_at):
+    mention = one("29 February", said_at, ZoneInfo("UTC"))
+    assert not mention.is_placed or (mention.start.month, mention.start.day) == (2, 29)

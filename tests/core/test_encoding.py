@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from hgmem_core import encoding
-from hgmem_core.encoding import EncoderIdentity, EncodingError, Vectors, count_tokens, encode_texts, split_evenly
+from hgmem_core.encoding import (
+    EncoderIdentity,
+    EncodingError,
+    Vectors,
+    count_tokens,
+    encode_documents,
+    encode_queries,
+    encode_texts,
+    split_evenly,
+)
 
 DIMENSION = 3
 
@@ -22,6 +31,9 @@ class LetterEncoder:
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         return [[ord(letter) for letter in text if not letter.isspace()] for text in texts]
+
+    def understands(self, tokens: Sequence[int]) -> bool:
+        return ord("?") not in tokens
 
     def encode_batch(self, pieces: Sequence[Sequence[int]]) -> Vectors:
         self.batches.append([len(piece) for piece in pieces])
@@ -152,3 +164,11 @@ def test_a_batch_size_below_one_is_refused():
 def test_count_tokens():
     assert count_tokens(LetterEncoder(), "a bc") == 3
     assert count_tokens(LetterEncoder(), " ") == 0
+
+
+def test_a_query_that_is_not_understood_gives_zeros_and_a_document_its_vector():
+    encoder = LetterEncoder()
+    queries = encode_queries(encoder, ["tea", "tea?"])
+    assert queries[0].any()
+    assert not queries[1].any()
+    assert encode_documents(encoder, ["tea?"], [0, 1], 32).any()

@@ -166,6 +166,28 @@ def test_without_a_time_a_phrase_stays_and_the_interval_is_unknown():
     assert (fact["time_phrase"], fact["valid_from"], fact["valid_to"]) == ("last week", None, None)
 
 
+@pytest.mark.parametrize(
+    ("text", "phrase", "first", "last"),
+    [
+        ("I saw an owl last night.", "last night", "2024-02-29T18", "2024-03-01T06"),
+        ("I have lived in Lyon for two years.", "for two years", "2022-03-01T00", "2024-03-02T00"),
+        ("I lived in Lyon until May 2019.", "until May 2019", None, "2019-06-01T00"),
+        ("I have lived in Lyon since May 2019.", "since May 2019", "2019-05-01T00", None),
+        ("I was in Lyon from 3 to 5 May 2019.", "from 3 to 5 May 2019", "2019-05-03T00", "2019-05-06T00"),
+    ],
+)
+def test_a_fact_holds_as_long_as_its_phrase_says(text, phrase, first, last):
+    fact = only(extracted(message(text, at=0)))
+    assert fact["time_phrase"] == phrase
+    ends = [at and at.strftime("%Y-%m-%dT%H") for at in (fact["valid_from"], fact["valid_to"])]
+    assert ends == [first, last]
+
+
+def test_parts_of_days_are_by_the_speakers_clock():
+    fact = only(extracted(message("I saw an owl this morning.", at=0, time_zone="Asia/Tokyo")))
+    assert fact["valid_from"] == datetime(2024, 3, 1, 21, tzinfo=UTC)  # six o'clock of 2 March in Tokyo
+
+
 def test_a_statement_without_a_phrase_holds_from_when_it_was_said():
     fact = only(extracted(message("I like tea.", at=5)))
     assert fact["valid_from"] == datetime(2024, 3, 1, 18, 5, tzinfo=UTC) and fact["valid_to"] is None

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgmem_core.chat import Reply
+from hgmem_core.claims import Evidence
 from hgmem_core.config import ExtractConfig
 from hgmem_core.extract import extract
 from hgmem_core.extract_llm import extract_llm
@@ -27,6 +28,14 @@ SAID = [
     "I was born in 1984, when she was young, back then, that day. I ran today.",
     "Thanks!",
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _any_statement_is_borne_out():
+    """Statements are a word or two here; tests/core/test_claims.py has what the turns must say."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Evidence, "bears_out", lambda *_: True)
+        yield
 
 
 def talk(*texts, session="s1"):

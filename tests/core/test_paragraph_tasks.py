@@ -15,14 +15,18 @@ from hgmem_core.tasks.task import TaskError, TaskFile, TaskFiles
 from hgmem_core.turns import merge_imports, messages_table
 
 DATA = Path(__file__).parents[1] / "data"
-HOTPOTQA, MUSIQUE, CORPUS = (
+HOTPOTQA, WIKI, MUSIQUE, CORPUS = (
     json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
-    for name in ("hotpotqa", "musique", "musique_corpus")
+    for name in ("hotpotqa", "2wiki", "musique", "musique_corpus")
 )
 
 
 def hotpotqa(*questions):
     return BENCHMARKS["hotpotqa"].read(TaskFiles(TaskFile("hot.json", questions), None))
+
+
+def wiki(*questions):
+    return BENCHMARKS["2wiki"].read(TaskFiles(TaskFile("wiki.json", questions), None))
 
 
 def musique(*questions, corpus=None):
@@ -69,6 +73,27 @@ def test_hotpotqas_questions_need_turns_of_the_pool():
     }
 
 
+def test_2wikis_questions_need_turns_of_the_pool_by_their_own_types():
+    task = wiki(*WIKI)
+    assert titles_needed(task, WIKI) == {
+        "w-comp": {"The Tin Orchard", "Oda Venn"},
+        "w-both": {"The Tin Orchard", "Kite Weather", "Oda Venn", "Sol Adeyo"},
+        "w-older": {"The Tin Orchard", "Kite Weather"},
+        "w-kin": {"Pia Venn", "Oda Venn's mother"},
+    }
+    assert set(task.groups) == {"all", "bridge_comparison", "comparison", "compositional", "inference"}
+    assert task.inputs[0].format == "2wiki"
+    assert task.questions.queries.column("namespace").unique().to_pylist() == ["2wiki/paragraphs"]
+    with pytest.raises(TaskError, match="question 1: the type is 'compositional', not one of bridge, comparison"):
+        hotpotqa(WIKI[0])
+
+
+def test_right_answers_are_kept_apart_from_the_questions():
+    golds = {gold.query_id: gold.answers for gold in (*wiki(*WIKI).golds, *musique(MUSIQUE[0]).golds)}
+    assert golds["w-older"] == ("SECRET The Tin Orchard",)
+    assert golds["2hop__1_2"] == (MUSIQUE[0]["answer"], "SECRET too")
+
+
 @pytest.mark.parametrize("corpus", [None, CORPUS])
 def test_musiques_questions_need_turns_of_the_corpus_or_of_the_pool(corpus):
     task = musique(*MUSIQUE, corpus=corpus)
@@ -99,7 +124,7 @@ def test_a_paragraph_that_stands_twice_is_needed_once():
 
 
 def test_answers_reach_no_query():
-    for task in (hotpotqa(*HOTPOTQA), musique(*MUSIQUE, corpus=CORPUS)):
+    for task in (hotpotqa(*HOTPOTQA), wiki(*WIKI), musique(*MUSIQUE, corpus=CORPUS)):
         assert "SECRET" not in str(task.questions.queries.to_pylist())
 
 

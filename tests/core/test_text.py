@@ -5,7 +5,9 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hgmem_core.text import clean, is_blank, split_text
+from hgmem_core.statements import asks, split_sentences
+from hgmem_core.summarise import read_statement
+from hgmem_core.text import beginning, clean, is_blank, split_text
 
 # Characters that break naive cutting: joiners, marks, flags, Hangul letters, line ends, sentence ends.
 TRICKY = st.sampled_from(
@@ -25,6 +27,8 @@ ANY_TEXT = st.text(st.characters(codec=None), max_size=60) | st.text(
         ("page one\x0cpage two", "page one\npage two", "control characters"),
         ("seen\U000e0068\U000e0069 text", "seen text", "tag characters"),
         ("\ufeffmarked", "marked", "byte order marks"),
+        ("😀\U000e0148\U000e0155 hi", "😀 hi", "variation selectors"),
+        ("a\ufe00\ufe01\ufe02b", "ab", "variation selectors"),
     ],
 )
 def test_what_cannot_be_stored_goes_and_the_note_names_it(text, kept, kind):
@@ -52,6 +56,7 @@ def test_each_kind_of_change_is_named_once():
         "İı ß",
         "\u00ad",
         "a\u2028b",
+        "❤️ 葛\U000e0100城",
     ],
 )
 def test_ordinary_text_of_any_script_stays_as_it_is(text):
@@ -114,6 +119,7 @@ def test_no_cut_is_inside_a_cluster_that_would_fit(text, size):
         ("First part is here. Then some more words", 30, "First part is here. "),
         ("这是第一句话。这是第二句话没有说完的部分", 12, "这是第一句话。"),
         ("你来吗？我们等你一起吃饭", 6, "你来吗？"),
+        ("मैं गया। वह आ गई थी", 13, "मैं गया। "),
         ("some plain words without an end", 12, "some plain "),
         ("ab cdefghijklmnop", 10, "ab "),
         ("abcdefghijklmnop", 10, "abcdefghij"),
@@ -130,6 +136,38 @@ def test_cuts_prefer_paragraphs_lines_sentences_blanks_then_characters(text, siz
 def test_a_short_text_is_one_piece_and_an_empty_one_none():
     assert split_text("short", 5) == ["short"]
     assert split_text("", 5) == []
+
+
+@given(TEXTS, st.integers(1, 12))
+def test_a_beginning_ends_between_two_characters_as_seen(text, size):
+    found = beginning(text, size)
+    assert text.startswith(found)
+    assert len(found) <= size
+    clusters = regex.findall(r"\X", text)
+    if clusters and len(clusters[0]) <= size:
+        fits = [sum(map(len, clusters[:count])) for count in range(len(clusters) + 1)]
+        assert len(found) == max(length for length in fits if length <= size)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("你来了。吃饭了吗？「好！」走吧。", ["你来了。", "吃饭了吗？", "「好！」", "走吧。"]),
+        ("मैं गया। वह आई॥ ठीक है", ["मैं गया।", "वह आई॥", "ठीक है"]),
+        ("أين أنت؟ أنا هنا.", ["أين أنت؟", "أنا هنا."]),
+        ("وہ آیا۔ میں گیا۔", ["وہ آیا۔", "میں گیا۔"]),
+        ("ខ្ញុំទៅ។ អ្នកមក។", ["ខ្ញុំទៅ។", "អ្នកមក។"]),
+    ],
+)
+def test_sentences_end_at_the_marks_of_their_script(text, sentences):
+    assert split_sentences(text) == sentences
+    assert list(read_statement(None, text, str.split).sentences) == sentences
+
+
+def test_a_question_mark_of_any_script_asks():
+    assert asks("أين أنت؟")
+    assert asks("你在哪里？")
+    assert not asks("أنا هنا.")
 
 
 def test_a_limit_below_one_is_refused():

@@ -111,6 +111,16 @@ def test_walks_use_one_thread_and_are_compared_with_a_plain_loop(job, monkeypatc
     assert f"ratio {result['ratio']}" in out
 
 
+def test_tokens_are_at_least_half_as_fast_as_those_of_bm25s(job, in_this_process, tmp_path):
+    out_file = tmp_path / "tokens.json"
+    code, out, err = job(benchmark, "tokens", "--turns", 400, "--repeats", 5, "--out", out_file)
+    assert code == 0, err
+    result = json.loads(out_file.read_text())
+    assert (result["case"], result["texts"]) == ("tokens", 400)
+    assert result["ratio"] >= 0.5
+    assert f"ratio {result['ratio']}" in out
+
+
 def test_skills_use_one_thread_and_tell_their_parts(job, monkeypatch):
     seen = []
 

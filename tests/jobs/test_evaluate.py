@@ -66,7 +66,7 @@ def test_the_result_fits_its_schema_and_counts_what_was_repaired(tmp_path):
         "evidence_repaired": 1,
         "evidence_dropped": 0,
     }
-    assert result["warnings"] == ["locomo/conv-1 has 15 turns: recall@30 is 100 there whatever the recipe"]
+    assert result["warnings"] == ["locomo/conv-1 has 15 turns: recall@20 and deeper is 100 there whatever the recipe"]
     again = evaluated(tmp_path, data, "--recipes", "bm25,default", "--set", "encoder.name=static")
     assert again == result
 

@@ -50,7 +50,7 @@ def test_the_table_and_the_document_hold_each_recipe_by_group(job, tmp_path, tas
         assert {row["group"]: row["n"] for row in result["results"] if row["recipe"] == recipe} == sizes
     assert result["evidence"]["paragraphs"] == paragraphs
     assert result["warnings"] == [
-        f"{task}/paragraphs has {paragraphs} turns: recall@30 is 100 there whatever the recipe"
+        f"{task}/paragraphs has {paragraphs} turns: recall@10 and deeper is 100 there whatever the recipe"
     ]
     # So few paragraphs are all found in ten.
     assert {row["recall@10"] for row in result["results"]} == {100}
@@ -69,7 +69,9 @@ def test_without_a_corpus_the_questions_paragraphs_alone_are_asked(job, tmp_path
     options = ("--recipes", "bm25", *STATIC)
     evaluated(job, tmp_path, *files("musique"), *options)
     result, _ = evaluated(job, tmp_path, "musique", "--data", DATA / "musique.json", *options)
-    assert result["warnings"] == ["musique/paragraphs has 5 turns: recall@30 is 100 there whatever the recipe"]
+    assert result["warnings"] == [
+        "musique/paragraphs has 5 turns: recall@5 and deeper is 100 there whatever the recipe"
+    ]
     assert result["evidence"] == {"questions": 3, "evidence": 9, "paragraphs": 5}
     assert "corpus_sha256" not in result
 

@@ -5,6 +5,9 @@ import json
 import pytest
 
 from jobs import evolve_skills, forget, query, rebuild
+from pipelines.store import Store
+from pipelines.told_outcomes import FOLDER, Row, add_outcome, erase_outcomes
+from tests.pipelines.logs import NOW
 from tests.pipelines.runs import runs, write_runs
 from tests.pipelines.scripted_model import script_of
 from tests.pipelines.scripted_server import ScriptedServer
@@ -43,6 +46,27 @@ def write(path, skill, more=()):
     shown = [{**row, "query_id": f"q{number}", "n_steps": 5 + number} for number in range(4)]
     path.write_text("".join(json.dumps(row) + "\n" for row in (*shown, *more)))
     return path
+
+
+def test_what_an_endpoint_was_told_of_a_store_in_object_storage_is_judged_by(job, bucket, tmp_path):
+    root, path = f"{bucket}/store", tmp_path / "memory.toml"
+    path.write_text(CONFIG.format(root=root, log=write_runs(tmp_path / "runs.jsonl", runs())))
+    assert job(rebuild, path)[0] == 0
+    skill = answer(job, path)[0]
+    about = {"namespace": "acme/ana", "node_kind": "skill", "node_id": skill, "outcome": "failure", "n_steps": 9}
+    told = [Row(**about, query_id=f"q{number}", shown_at=NOW) for number in range(5)]
+    there = Store.open(root, str(tmp_path / "another machine"))
+    for row in told:
+        assert add_outcome(there, [row])
+    here = Store.open(root)
+    here.files(here.root / FOLDER)
+    assert erase_outcomes(there, lambda row: row.query_id == "q0")
+    code, out, _ = job(evolve_skills, path, "--feedback", f"{root}/feedback")
+    assert code == 0
+    assert "feedback 4 ok, 0 empty, 0 rejected" in out
+    assert "published True" in out
+    code, _, err = job(evolve_skills, path, "--feedback", f"{bucket}/elsewhere.jsonl")
+    assert (code, f"only {root}/feedback is read" in err) == (2, True)
 
 
 def test_what_feedback_speaks_against_is_gone_from_answers(job, config, tmp_path):

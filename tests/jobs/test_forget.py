@@ -46,7 +46,7 @@ def test_a_turn_is_hidden_and_restored(job, config):
     asked = [config, "--namespace", "acme/ana", "--turn", first["turn_id"]]
     code, out, _ = job(forget, *asked, "--dry-run")
     assert code == 0
-    assert "would be hidden" in out and "1 turns" in out and "1 of sessions" in out
+    assert "would be hidden" in out and "1 turn of 1 session" in out
     assert found(job, config)["hits"][0] == first
     code, out, _ = job(forget, *asked, "--json")
     told = json.loads(out)
@@ -136,6 +136,16 @@ def test_now_erases_from_every_file_and_a_restored_log_brings_it_back(job, confi
     assert found(job, config)["reason"] == "unknown_namespace"
     assert job(rebuild, config)[0] == 0
     assert found(job, config)["hits"]
+
+
+def test_one_is_told_as_one_and_several_as_several(job, config):
+    code, out, _ = job(forget, config, "--namespace", "acme/ana", "--trajectory", "heat-egg")
+    assert code == 0
+    assert "  1 run of an agent\n" in out and "turn" not in out
+    code, out, _ = job(forget, config, "--namespace", "acme/ana", "--now")
+    assert code == 0
+    assert "  12 turns of 3 sessions\n  11 runs of agents\n" in out
+    assert "24 turns and runs of 1 namespace, " in out
 
 
 def test_now_goes_with_what_it_can_do(job, config):

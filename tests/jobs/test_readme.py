@@ -58,7 +58,7 @@ def test_the_example_log_gives_the_answer_that_it_should(tmp_path):
     assert "2 May, 2024:" in context.stdout
     forgotten = run(commands("jobs.forget"), tmp_path)
     assert forgotten.returncode == 0, forgotten.stderr
-    assert "1 turns" in forgotten.stdout
+    assert "1 turn of 1 session" in forgotten.stdout
 
 
 def test_import_without_a_configuration(tmp_path):

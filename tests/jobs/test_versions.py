@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jobs import query, rebucket, versions
+from jobs import audit, query, rebucket, versions
 from pipelines.store import Store
 from pipelines.versions import open_version
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
@@ -131,8 +131,23 @@ def test_what_cannot_be_done_is_refused_in_one_message(job, store, arguments, co
 def test_a_store_of_objects_is_told_by_its_address(job, tmp_path, monkeypatch):
     mirrored = Store.make(tmp_path / "mirror", 2)
     monkeypatch.setattr(Store, "__str__", lambda store: "s3://bucket/memory")
-    monkeypatch.setattr(Store, "open", lambda root: mirrored)
+    monkeypatch.setattr(Store, "open", lambda root, *cache: mirrored)
     assert json.loads(job(versions, "s3://bucket/memory", "list", "--json")[1])["store"] == "s3://bucket/memory"
+
+
+def test_a_store_is_named_by_its_configuration_too(job, bucket, tmp_path):
+    url = f"{bucket}/store"
+    done = run(config_of(url, write_jsonl(tmp_path / "log.jsonl", rows(users=("ana",)))))
+    config = tmp_path / "memory.toml"
+    config.write_text(f'[store]\nroot = "{url}"\ncache = "{tmp_path / "mirrors"}"\n')
+    assert [one["version"] for one in listed(job, config)] == [done.built.version]
+    assert list((tmp_path / "mirrors").iterdir())
+    cache = ["--set", f"store.cache={tmp_path / 'others'}"]
+    assert job(versions, url, *cache, "list")[0] == 0
+    assert job(audit, url, *cache, "--text", "ana told me")[0] == 1
+    assert list((tmp_path / "others").rglob("turns.parquet"))
+    code, _, err = job(versions, url, "--set", "store.cash=x", "list")
+    assert (code, "store.cash: unknown key" in err) == (2, True)
 
 
 def test_a_folder_that_is_no_store_is_refused(job, tmp_path):

@@ -21,6 +21,8 @@ _LINE = re.compile(
 _FOUND = re.compile(r"^(\d+): (\"(?:[^\"\\]|\\.)*\")$", re.MULTILINE)
 _SKILL = re.compile(r"^\d+\. (\"(?:[^\"\\]|\\.)*\"): (\"(?:[^\"\\]|\\.)*\")$", re.MULTILINE)
 _NUMBER = re.compile(r"^(\d+)\. ", re.MULTILINE)
+_STATEMENT = re.compile(r"^\[(\d+)\] (?:\"(?:[^\"\\]|\\.)*\": )?(\"(?:[^\"\\]|\\.)*\")$", re.MULTILINE)
+_QUESTION = re.compile(r"^Question: (\"(?:[^\"\\]|\\.)*\")$", re.MULTILINE)
 _SMALL_TALK = re.compile(r"\W*(?:hi|hello|thanks|thank you|bye|ok|okay|wow|yeah)\b.{0,20}", re.IGNORECASE)
 
 
@@ -114,6 +116,24 @@ def _one_skill(user):
     return {"name": f"Both: {name}"[:80], "text": f"{text} Or: {other}"[:500], "aliases": ["either"], "apart": []}
 
 
+def _cited(user):
+    """The statement that has most of the question's words, cited; none has one: that is what is missing."""
+    words = set(re.findall(r"\w{4,}", json.loads(_QUESTION.search(user)[1]).lower()))
+    shared = {
+        int(number): len(words & set(re.findall(r"\w{4,}", json.loads(text).lower())))
+        for number, text in _STATEMENT.findall(user)
+    }
+    best = max(shared, key=lambda number: (shared[number], -number), default=None)
+    if best is None or not shared[best]:
+        return {"citations": [], "answer": "", "missing": "No statement is about that."}
+    said = next(json.loads(text) for number, text in _STATEMENT.findall(user) if int(number) == best)
+    return {"citations": [best], "answer": said, "missing": ""}
+
+
+def _reasoned(user):
+    return {"reasoning": "One after the other.", **_cited(user)}
+
+
 def _door(user):
     return {"colour": "green", "state": {"is_open": False, "is_locked": True}}
 
@@ -127,6 +147,8 @@ _ANSWERS = {
     "Decomposition": _plan,
     "Distillation": _skill,
     "MergedSkill": _one_skill,
+    "CitedReply": _cited,
+    "ReasonedReply": _reasoned,
     "Door": _door,
 }
 

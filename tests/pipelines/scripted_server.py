@@ -56,6 +56,7 @@ class Scripted:
         seconds: How long it takes to answer.
         hangs: Whether it never answers; ends when the client leaves or the server dies.
         breaks: `at_once` closes the connection without an answer, `half_way` in the middle of the body.
+        streams: Whether a request with `stream` is answered with a stream of events, some characters each.
         document: Answered in the place of the endpoint's own; anything that JSON holds.
         raw: Answered in its place as it is, JSON or not.
         content_type: Of the answer.
@@ -72,6 +73,7 @@ class Scripted:
     seconds: float = 0.0
     hangs: bool = False
     breaks: Literal["never", "at_once", "half_way"] = "never"
+    streams: bool = True
     document: Any = None
     raw: bytes | None = None
     content_type: str = "application/json"
@@ -269,6 +271,9 @@ class ScriptedServer:
         content = json.dumps(document).encode() if scripted.raw is None else scripted.raw
         response = web.StreamResponse(status=scripted.status, headers=scripted.headers)
         response.content_type = scripted.content_type
+        if logged.body.get("stream") and scripted.streams and scripted.status == 200 and scripted.raw is None:
+            content = _events(document, logged.body)
+            response.content_type = "text/event-stream"
         response.content_length = len(content)
         await response.prepare(request)
         if scripted.breaks == "half_way":
@@ -337,6 +342,21 @@ class ScriptedServer:
         logged.prompt_tokens = _prompt_tokens(body)
         results = [{"index": place, "relevance_score": scores[place]} for place in places]
         return {"model": body["model"], "results": results, "usage": {"total_tokens": logged.prompt_tokens}}
+
+
+def _events(document, body):
+    """A chat completion as the events of a stream: three characters each, then its end, then its usage if wanted."""
+    [choice] = document["choices"]
+    message = choice["message"]
+    parts = []
+    for name in ("reasoning_content", "reasoning", "content"):
+        text = message.get(name) or ""
+        parts += [{name: text[at : at + 3]} for at in range(0, len(text), 3)]
+    chunks = [{"choices": [{"index": 0, "delta": part, "finish_reason": None}]} for part in parts]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
+    if body.get("stream_options", {}).get("include_usage") and "usage" in document:
+        chunks.append({"choices": [], "usage": document["usage"]})
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks).encode() + b"data: [DONE]\n\n"
 
 
 def _prompt_tokens(body):

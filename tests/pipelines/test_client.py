@@ -1,4 +1,5 @@
 import asyncio
+import hashlib
 
 import httpx2
 import pytest
@@ -9,7 +10,8 @@ from tests.pipelines.endpoint import client_of, key_for, serve_config
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 
 BUSY = httpx2.Response(429, headers={"Retry-After": "3"}, content=b"")
-VERSION = {"version": "0123456789abcdef", "pointer": 1, "refused": None}
+RECIPES = {"default_recipe": "hypergraph", "recipes": ["hypergraph"]}
+VERSION = {"version": "0123456789abcdef", "pointer": 1, "refused": None, **RECIPES}
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +97,21 @@ def test_the_key_goes_along(kind):
     network = Scripted(httpx2.Response(200, json=VERSION))
     version_of(kind, network, [], key="hgm_x")
     assert network.requests[0].headers["Authorization"] == "Bearer hgm_x"
+
+
+def test_requests_of_a_namespace_say_that_they_belong_together_without_its_name():
+    network = Scripted(*[httpx2.Response(503)] * 5)
+    with Client("http://localhost", retries=0, transport=network) as memory:
+        for asked in ("acme/ana", "acme/bo", "acme/ana"):
+            with pytest.raises(EndpointError):
+                memory.stats(asked)
+        with pytest.raises(EndpointError):
+            memory.search(SearchRequest(query="x", namespaces=["acme/ana", "acme/bo"]))
+        with pytest.raises(EndpointError):
+            memory.version()
+    told = [request.headers.get("X-Session-ID") for request in network.requests]
+    assert told[0] == told[2] == told[3] == hashlib.sha256(b"acme/ana").hexdigest()[:16]
+    assert told[1] != told[0] and told[4] is None
 
 
 class Application(httpx2.BaseTransport):

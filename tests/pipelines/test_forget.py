@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.parquet as pq
 import pytest
 
-from hgmem_core.config import InputConfig
+from hgmem_core.config import InputConfig, SkillsConfig
 from hgmem_core.model_config import EncoderConfig
 from hgmem_core.recipes import MODEL_FREE
 from pipelines import build as build_module
@@ -305,6 +305,28 @@ def test_a_damaged_import_that_left_something_out_is_mended(folder, store):
         path.unlink()
     assert rebuilt(folder, again).imported.mended == 1
     assert {path.name: path.read_bytes() for path in second.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(("session", "turns"), [(None, 12), ("s1", 4)])
+def test_all_that_is_there_is_forgotten_though_the_clock_jumped_back(folder, store, session, turns):
+    selection, early = Selection(ANA, session=session), datetime(2020, 1, 1, tzinfo=UTC)
+    assert forget(store, selection, early).turns == turns
+    assert len(turns_of(retriever(store), ANA)) == 12 - turns
+    assert forget(store, selection, early).turns == 0
+    rebuilt(folder)
+    again = write_jsonl(folder / "again.jsonl", log_rows()[::-1])
+    rebuilt(folder, again)
+    assert len(turns_of(retriever(store), ANA)) == 12 - turns
+    restore(store, selection, early)
+    rebuilt(folder, again)
+    assert len(turns_of(retriever(store), ANA)) == 12
+
+
+def test_a_run_of_an_agent_that_is_dated_ahead_is_forgotten_with_its_namespace(learnt, tmp_path):
+    store = Store.open(shutil.copytree(learnt / "store", tmp_path / "store"))
+    assert retriever(store).skills(ANA, TASK, SkillsConfig()).skills
+    assert forget(store, Selection(ANA), datetime(2020, 1, 1, tzinfo=UTC)).trajectories == 12
+    assert retriever(store).skills(ANA, TASK, SkillsConfig()).reason == "unknown_namespace"
 
 
 def test_a_person_who_comes_back_is_remembered_again(folder, store):

@@ -121,6 +121,13 @@ def test_the_lease_of_another_host_holds_while_it_is_renewed(store):
         lease.check()
 
 
+def test_a_lease_from_before_the_clock_jumped_back_says_so(store):
+    write_lease(store, age_seconds=-3_600, pid=os.getpid())
+    with pytest.raises(LeaseHeld, match=r"renewed 3\d\d\d s ahead of the clock, which jumped back; .* or remove"):
+        with hold(store):
+            pass
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"holder": "h"}', "\x00" * 9])
 def test_a_damaged_lease_holds_until_it_is_old(store, content):
     path = store.root / LEASE_FILE

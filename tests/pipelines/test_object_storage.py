@@ -1,5 +1,8 @@
+import threading
+
 import pytest
 
+from pipelines import object_storage
 from pipelines.object_storage import ObjectStorage, ObjectStorageError
 from tests.pipelines.object_server import times
 
@@ -61,6 +64,22 @@ def test_errors_name_the_object_and_say_what_to_do(object_server, storage, bucke
         ObjectStorage("s3://nowhere").get("x")
     with pytest.raises(ObjectStorageError, match="s3:// names no bucket"):
         ObjectStorage("s3://")
+
+
+def test_a_server_that_does_not_answer_is_given_up(object_server, storage, tmp_path, monkeypatch):
+    storage.put("x.json", b"1")
+    monkeypatch.setattr(object_storage, "_TIMEOUT", "200ms")
+    monkeypatch.setattr(object_storage, "_RETRIES", 0)
+    asked, done = ObjectStorage(storage.url), threading.Event()
+    with object_server.failing(faults=lambda method, key: 503 if done.wait(30) else None):
+        for request in (
+            lambda: asked.get("x.json"), lambda: asked.download("x.json", tmp_path / "x.json"),
+            lambda: asked.put("x.json", b"2"), lambda: asked.create("y.json", b"2"), lambda: asked.listed(""),
+        ):  # fmt: skip
+            with pytest.raises(ObjectStorageError, match=r"is the endpoint .* right, and can it be reached"):
+                request()
+        done.set()
+    assert not list(tmp_path.glob("*.json"))
 
 
 def test_listings_go_no_further_than_asked(storage):

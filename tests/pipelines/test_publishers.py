@@ -9,9 +9,10 @@ import pytest
 from hgmem_core.model_config import EncoderConfig
 from pipelines.encoders import open_encoder
 from pipelines.publish import publish, publish_skills
+from pipelines.retention import prune
 from pipelines.store import Output, Store
-from pipelines.versions import current_version, open_version
-from tests.pipelines.logs import config_of
+from pipelines.versions import VersionError, current_version, open_version, point_to
+from tests.pipelines.logs import NOW, config_of
 
 RACES = 100
 COUNTS = {"namespaces": 1, "trajectories": 1, "skills": 1, "subtasks": 1, "files": {}}
@@ -63,3 +64,27 @@ def test_a_number_goes_to_exactly_one_of_two_writers_with_the_same_content(store
         claims = [partial(store.claim, "current", number, {"version": "0123456789abcdef"}) for store in stores]
         assert sorted(at_once(*claims)) == [False, True]
     assert [len(store.numbered("current")) for store in stores] == [RACES] * 2
+
+
+def test_of_a_rollback_and_a_pruning_one_wins_and_the_current_version_is_there(stores):
+    identity = open_encoder(EncoderConfig(name="static")).identity
+    one, other = stores
+    for race in range(RACES // 10):
+        old, new = (
+            publish(one, {}, config_of(one.root, index={"k1": k1}), identity, {}, 1).version
+            for k1 in (1.0 + race / 100, 2.0 + race / 100)
+        )
+
+        def rolled_back(old=old):
+            try:
+                return point_to(other, old)
+            except VersionError:
+                return None
+
+        pruned, number = at_once(lambda: prune(one, 1, NOW), rolled_back)
+        current = old if number else new
+        for store in stores:
+            assert current_version(store)[1] == open_version(store).id == current
+        assert (old in pruned.versions) == (number is None)
+        assert (old in one.version_ids()) == (number is not None)
+        prune(one, 1, NOW)

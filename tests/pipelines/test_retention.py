@@ -1,5 +1,8 @@
+import errno
 import json
+import os
 import shutil
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -7,12 +10,12 @@ import pytest
 from hgmem_core.model_config import EncoderConfig
 from pipelines.encoders import open_encoder
 from pipelines.files import StoreError, seal
-from pipelines.lease import LeaseHeld, hold_lease
+from pipelines.lease import LeaseHeld, LeaseLost, hold_lease
 from pipelines.retention import prune, prune_held
 from pipelines.retriever import Retriever
 from pipelines.store import Store
 from pipelines.version_history import history
-from pipelines.versions import current_version, manifest_path, open_version, point_to
+from pipelines.versions import VersionError, current_version, manifest_path, open_version, point_to
 from tests.pipelines.logs import NOW, config_of, files_of, rows, run, write_jsonl
 
 ENCODER = open_encoder(EncoderConfig(name="static"))
@@ -144,10 +147,6 @@ def test_a_pruning_that_was_killed_is_finished_by_the_next(original, tmp_path, m
     prune(whole, 1, NOW)
     want, steps = files_of(whole.root), 0
     remove = Store.remove
-
-    class Killed(BaseException):
-        pass
-
     while True:
         store = Store.open(shutil.copytree(original, tmp_path / f"killed-{steps}"))
         left = [steps]
@@ -183,21 +182,112 @@ def test_a_reader_keeps_what_it_has_mapped(store):
     assert retriever.search("acme/ana", "the red bicycle").hits == hits
 
 
-def test_a_rollback_in_the_moment_of_removal_keeps_its_version(store, monkeypatch):
-    first, *_ = ids(store)
-    remove = Store.remove
+class Killed(BaseException):
+    """As sudden as a power cut."""
 
-    def rolled_back(self, folder):
-        if folder == manifest_path(self, first).parent:
-            self.append_numbered("current", {"version": first, "rollback": True})
-        remove(self, folder)
 
-    monkeypatch.setattr(Store, "remove", rolled_back)
-    pruned = prune(store, 1, NOW)
-    assert first in pruned.kept
-    assert first not in pruned.versions
-    assert open_version(store).id == first
-    list(open_version(store).verify())
+def interrupted(monkeypatch, store, at, by, is_killed=False):
+    """Do `by` before the change of that number that a pruning makes, and kill it before the next one.
+
+    Returns:
+        Whether it came to that.
+    """
+    left, came = [at], []
+
+    def before(name, real):
+        def change(self, *arguments):
+            left[0] -= 1
+            if left[0] == -2 and is_killed:
+                raise Killed
+            if left[0] == -1:
+                came.append(name)
+                with monkeypatch.context() as undone:
+                    undone.setattr(Store, "claim", CLAIM)
+                    undone.setattr(Store, "remove", REMOVE)
+                    by()
+            return real(self, *arguments)
+
+        return change
+
+    with monkeypatch.context() as changed:
+        for name, real in (("claim", CLAIM), ("remove", REMOVE)):
+            changed.setattr(Store, name, before(name, real))
+        prune(store, 1, NOW)
+    return bool(came)
+
+
+CLAIM, REMOVE = Store.claim, Store.remove
+
+
+@pytest.mark.parametrize("then", ["it goes on", "it is killed"])
+def test_a_rollback_at_any_moment_of_a_pruning_is_refused_or_keeps_its_version(original, tmp_path, monkeypatch, then):
+    step = moved = 0
+    while True:
+        store = Store.open(shutil.copytree(original, tmp_path / f"store-{step}"))
+        first, *_, last = ids(store)
+
+        def rolled_back(store=store, first=first):
+            with suppress(VersionError):
+                point_to(store, first)
+
+        with suppress(Killed):
+            if not interrupted(monkeypatch, store, step, rolled_back, then == "it is killed"):
+                break
+        current = current_version(store)[1]
+        assert open_version(store).id == current in (first, last)
+        list(open_version(store).verify())
+        moved += current == first
+        if then == "it is killed":
+            prune(store, 1, NOW)
+            assert current_version(store)[1] == current
+            list(open_version(store).verify())
+            assert len(ids(store)) == (4 if current == first else 1)
+        shutil.rmtree(store.root)
+        step += 1 if step < 4 else 5
+    assert step > 14
+    assert moved == 1  # before the pruning said what goes
+
+
+def test_a_version_whose_removal_was_cut_short_is_told_so_and_cannot_be_chosen(store, monkeypatch):
+    first, *_, last = ids(store)
+
+    def kill():
+        raise Killed
+
+    with suppress(Killed):
+        interrupted(monkeypatch, store, 1, kill)
+    with pytest.raises(VersionError, match=f"no version '{first}' any more: it was removed, or is about to be"):
+        point_to(store, first)
+    assert [bool(one.fault) for one in history(store)] == [True, True, True, False]
+    assert prune(store, 99, NOW).kept == (last,)
+
+
+def test_a_version_that_was_removed_is_current_again_once_it_is_built_again(tmp_path):
+    root = tmp_path / "store"
+    logs = [write_jsonl(tmp_path / "log.jsonl", rows(users=("ana",)))]
+    one = run(config_of(root, *logs)).built.version
+    for k1 in (1.2, 0.9):
+        other = run(config_of(root, *logs, index={"k1": k1})).built.version
+    store = Store.open(root)
+    assert prune(store, 2, NOW).versions == (one,)
+    point_to(store, ids(store)[0])
+    again = run(config_of(root, *logs)).built
+    assert (again.version, again.is_new) == (one, True)
+    point_to(store, other)
+    assert point_to(store, one)
+    list(open_version(store, one).verify())
+
+
+def test_a_pruning_that_lost_its_lease_removes_nothing_more(store, monkeypatch):
+    before = outputs(store)
+
+    def lost():
+        (store.root / "lease.json").unlink()
+
+    with pytest.raises(LeaseLost):
+        interrupted(monkeypatch, store, 3, lost)
+    assert outputs(store) == before
+    assert len(ids(store)) == 1
 
 
 def test_a_store_in_use_is_not_pruned(store):
@@ -237,6 +327,22 @@ def test_a_rebuild_keeps_as_many_versions_as_the_settings_say(store, tmp_path):
     assert (len(done.pruned.kept), len(done.pruned.versions)) == (2, 3)
     assert done.built.version in done.pruned.kept
     assert run(config_of(store.root)).pruned is None
+
+
+def test_a_rebuild_is_done_though_the_disk_is_full_by_then(store, tmp_path, monkeypatch):
+    claim = Store.claim
+
+    def full(self, kind, number, content):
+        if content.get("removes"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return claim(self, kind, number, content)
+
+    monkeypatch.setattr(Store, "claim", full)
+    place = {"root": str(store.root), "buckets": 3, "keep_versions": 2}
+    done = run(config_of(store.root, write_jsonl(tmp_path / "eve.jsonl", rows(users=("eve",))), store=place))
+    assert done.pruned is None
+    assert current_version(store)[1] == done.built.version
+    assert len(ids(store)) == 5
 
 
 def test_a_rebuild_is_done_though_nothing_could_be_removed(store, tmp_path):

@@ -21,6 +21,9 @@ class Picky:
             raise ModelError("the server refuses a text")
         return self._encoder.tokenize(texts)
 
+    def understands(self, tokens):
+        return True
+
     def encode_batch(self, pieces):
         return self._encoder.encode_batch(pieces)
 

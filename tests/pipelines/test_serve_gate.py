@@ -11,7 +11,7 @@ from pipelines.serve_problems import Problem
 
 
 def gate_of(pool, threads=2, queue=3, timeout_s=60.0):
-    return Gate(pool, threads, queue, 7, timeout_s, Metrics())
+    return Gate(pool, threads, queue, 7, timeout_s, Metrics().waiting.set)
 
 
 async def through(gate, work):

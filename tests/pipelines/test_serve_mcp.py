@@ -23,6 +23,8 @@ from tests.pipelines.test_serve_api import config_of_inputs
 ERAS = ("legacy", "auto")
 """The two ways in which clients speak: with a handshake first, and without."""
 
+NAMES = ["search_memory", "get_context", "answer_question", "get_memory", "search_skills"]
+
 QUESTION = {"query": "the red bicycle", "namespace": "acme/bo"}
 
 
@@ -95,9 +97,9 @@ def text_of(result):
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_four_tools_are_listed_with_what_they_take_and_return(root, era):
+def test_five_tools_are_listed_with_what_they_take_and_return(root, era):
     listed = with_client(serve_config(root), lambda client: client.list_tools(), era).tools
-    assert [tool.name for tool in listed] == ["search_memory", "get_context", "get_memory", "search_skills"]
+    assert [tool.name for tool in listed] == NAMES
     for tool in listed:
         assert len(tool.description) > 80
         assert tool.annotations.read_only_hint
@@ -138,6 +140,19 @@ def test_a_context_cites_turns_that_can_be_got(root, era):
     assert source["text"] in text_of(memory)
     for edge in memory.structured_content["hyperedges"]:
         assert f"{edge['kind']} {edge['id']}" in text_of(memory)
+
+
+def test_an_answer_stands_on_turns_and_says_where_there_is_none(root):
+    async def work(client):
+        found = await client.call_tool("answer_question", {**QUESTION, "style": "short"})
+        return found, await client.call_tool("answer_question", {**QUESTION, "namespace": "acme/nobody"})
+
+    found, nothing = with_client(serve_config(root), work)
+    answer = found.structured_content
+    [citation] = answer["citations"]
+    assert answer["answer"] in text_of(found) and "word for word" in text_of(found)
+    assert f"(turn {citation['turn_ids'][0]}" in text_of(found).replace("turns", "turn")
+    assert text_of(nothing) == "There is no answer: nothing was found"
 
 
 def test_a_fact_stands_on_turns(root):
@@ -187,6 +202,7 @@ UNUSABLE = [
     ("search_memory", {"namespace": "acme/../bo"}, "namespace: "),
     ("search_memory", {"recipe": "nothing"}, "recipe: "),
     ("get_context", {"tokens": "many"}, "tokens: "),
+    ("answer_question", {"stream": True}, "stream: there is no such field"),
     ("get_context", {"query": "x" * 8_193}, "query: "),
 ]
 

@@ -27,6 +27,7 @@ CHECKS = [
 ANSWERED = {
     "/v1/search": 200,
     "/v1/context": 200,
+    "/v1/answer": 200,
     "/v1/memories/get": 404,
     "/v1/namespaces/stats": 200,
     "/v1/skills/search": 200,

@@ -1,9 +1,13 @@
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from pipelines.files import StoreError
+from pipelines.forget import Selection, forget, restore
+from pipelines.minilm import IDENTITY as MINILM
+from pipelines.publish import publish
 from pipelines.serve_versions import RETRY_SECONDS, Versions
 from pipelines.static import StaticEncoder
 from pipelines.store import Store
@@ -12,6 +16,7 @@ from tests.pipelines.endpoint import client_of, serve_config
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 from tests.pipelines.test_serve_api import post, problem_of
 
+LATER = datetime(2026, 2, 1, tzinfo=UTC)
 QUESTION = {"query": "the lighthouse keeper", "namespace": "acme/ana"}
 NEWS = {
     "id": "news", "user": "ana", "session": "s9", "time": "2024-04-01T10:00:00+00:00", "speaker": "Ana",
@@ -115,11 +120,24 @@ def test_a_broken_version_is_refused_while_the_old_one_serves_until_it_is_mended
         assert client.get("/v1/readyz").status_code == 200
         assert "hgmem_version_refused 1.0" in client.get("/metrics").text
         path.write_bytes(good)
-        assert client.post("/v1/version/reload").json() == {
+        assert client.post("/v1/version/reload").json() == told | {
             "version": new,
             "pointer": told["pointer"] + 1,
             "refused": None,
         }
+
+
+def test_a_version_whose_vectors_are_of_another_encoder_than_it_says_is_refused(built, root):
+    _, new = built[1]
+    store, config = Store.open(root), serve_config(root)
+    buckets = open_version(store, new).manifest["buckets"]
+    indexes = {int(bucket): {"index": store.find(root / about["folder"])} for bucket, about in buckets.items()}
+    versions = Versions(config)
+    versions.refresh()
+    publish(store, indexes, config, MINILM, {}, imports=2)
+    versions.refresh()
+    assert versions.current.version.id == new
+    assert "the query vector has shape (384,); the index has 256 dimensions" in versions.refused.why
 
 
 def point_to_unchecked(store, version):
@@ -239,6 +257,23 @@ def assert_forgotten(client, hit, episode):
 def turns_of(client):
     """The turns of the namespace in the version that is served, forgotten ones too."""
     return len(client.service.versions.current.retriever.namespace("acme/ana"))
+
+
+def test_forgetting_over_http_is_forgetting_by_the_job(built, root):
+    store, selection = Store.open(root), Selection("acme/ana", session="s1")
+    wanted = forget(store, selection, LATER, dry_run=True)
+    with client_of(serve_config(root)) as client:
+        told = post(client, "forget", namespace="acme/ana", session="s1").json()
+        assert told == {"tombstone": 1, "turns": wanted.turns, "runs": 0, "facts": wanted.facts}
+        assert wanted.turns == 4 and wanted.facts > 0
+        turn = post(client, "search", **QUESTION, k=1).json()["hits"][0]["turn_id"]
+        assert post(client, "forget", namespace="acme/ana", turn=turn).json()["tombstone"] == 2
+        again = post(client, "forget", namespace="acme/ana", turn=turn).json()
+        assert again == {"tombstone": None, "turns": 0, "runs": 0, "facts": 0}
+        # What never was is forgotten in advance: it may come with the next log.
+        told = post(client, "forget", namespace="acme/nobody", session="s9").json()
+        assert (told["tombstone"], told["turns"]) == (3, 0)
+    assert restore(store, selection, LATER).turns == 4
 
 
 def test_a_tombstone_of_another_process_reaches_the_replica_at_its_next_look(root):

@@ -1,13 +1,17 @@
 """The endpoint on Ray Serve: a few tests of what only Serve can show."""
 
 import asyncio
+import hashlib
 import http.client
 import json
 import re
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import yaml
 
 from hgmem_core.config import Config
 from hgmem_core.section import ConfigError
@@ -15,6 +19,7 @@ from pipelines.store import Store
 from pipelines.versions import current_version, point_to
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 
+ROOT = Path(__file__).parents[2]
 QUESTION = {"query": "the red bicycle", "namespace": "acme/ana", "k": 3}
 
 
@@ -37,7 +42,8 @@ def port(local_ray, root):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free = probe.getsockname()[1]
-    serve.start(http_options={"host": "127.0.0.1", "port": free})
+    logged = yaml.safe_load((ROOT / "jobs" / "serve.yaml").read_text())["logging_config"]
+    serve.start(http_options={"host": "127.0.0.1", "port": free}, logging_config=logged)
     told = [f"store.root={root}", "encoder.name=static", "serve.refresh_seconds=0.1", "serve.timeout_seconds=60"]
     serve.run(app(Arguments(set=told)), name="hgmem", route_prefix="/")
     yield free
@@ -74,7 +80,21 @@ def test_requests_that_are_given_up_hold_nobody_up(port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("POST", "/v1/search", json.dumps(QUESTION), {"Content-Type": "application/json"})
         connection.close()
+    began = time.perf_counter()
     assert ask(port, "/v1/search", QUESTION)[0] == 200
+    # A second on a machine that is free; a request waits for none of those, of which each would take some time.
+    assert time.perf_counter() - began < 10
+
+
+@pytest.mark.ray
+def test_addresses_of_requests_are_in_no_log(port):
+    import ray
+
+    assert ask(port, "/v1/canary-in-an-address")[0] == 404
+    logs = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs" / "serve"
+    written = {path.name: path.read_text(errors="replace") for path in logs.iterdir() if path.is_file()}
+    assert any(name.startswith("proxy") for name in written)
+    assert [name for name, text in written.items() if "canary-in-an-address" in text] == []
 
 
 @pytest.mark.ray
@@ -115,6 +135,68 @@ def test_the_tools_of_agents_are_called_on_serve(port):
     _, answer = ask(port, "/v1/search", QUESTION)
     assert [hit["turn_id"] for hit in result.structured_content["hits"]] == [hit["turn_id"] for hit in answer["hits"]]
     assert len(answer["hits"]) == 3
+
+
+NAMED = [f"acme/user{number}" for number in range(16)]
+
+
+@pytest.fixture
+def sticky_port(port, tmp_path):
+    """The port of an endpoint with two replicas that are asked as the documentation says."""
+    from ray import serve
+    from ray.serve.context import _get_global_client
+    from ray.serve.schema import ServeDeploySchema
+
+    log = write_jsonl(tmp_path / "log.jsonl", rows([name.partition("/")[2] for name in NAMED], 4))
+    run(config_of(tmp_path / "store", log))
+    [shown] = re.findall(r"```yaml\n(deployments:.*?)```", (ROOT / "docs" / "serving.md").read_text(), re.DOTALL)
+    [deployment] = yaml.safe_load(shown)["deployments"]
+    told = [f"store.root={tmp_path / 'store'}", "encoder.name=static", "serve.timeout_seconds=60"]
+    application = {
+        "name": "sticky",
+        "route_prefix": "/",
+        "import_path": "pipelines.serving:app",
+        "args": {"set": told},
+        "deployments": [{**deployment, "num_replicas": 2, "ray_actor_options": {"num_cpus": 0.5}}],
+    }
+    serve.delete("hgmem")
+    _get_global_client().deploy_apps(ServeDeploySchema(applications=[application]), _blocking=True)
+    yield port
+    serve.delete("sticky")
+
+
+@pytest.mark.ray
+def test_requests_of_a_namespace_reach_one_replica_and_are_answered_as_by_any(sticky_port):
+    def headers(name):
+        return [("X-Session-ID", hashlib.sha256(name.encode()).hexdigest()[:16])]
+
+    def searches(name):
+        """How many the replica of a namespace was asked."""
+        connection = http.client.HTTPConnection("127.0.0.1", sticky_port, timeout=60)
+        connection.request("GET", "/metrics", headers=dict(headers(name)))
+        text = connection.getresponse().read().decode()
+        connection.close()
+        found = re.findall(r'hgmem_request_seconds_count\{.*"/v1/search".*\} ([0-9.e+]+)', text)
+        return sum(map(float, found))
+
+    def search(name):
+        status, answer = ask(sticky_port, "/v1/search", {**QUESTION, "namespace": name}, headers(name))
+        assert status == 200 and answer["hits"]
+        return answer["hits"]
+
+    first, *others = NAMED
+    for _ in range(20):
+        search(first)
+    assert searches(first) == 20
+    elsewhere = []
+    for name in others:
+        before = searches(first)
+        search(name)
+        elsewhere.append(searches(first) == before)
+    assert any(elsewhere)
+    for name in NAMED:
+        status, anywhere = ask(sticky_port, "/v1/search", {**QUESTION, "namespace": name})
+        assert status == 200 and anywhere["hits"] == search(name)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "memory.example.com"])

@@ -94,6 +94,17 @@ def test_a_skill_that_only_failed_is_pruned_and_no_longer_found(config, store, g
     assert outcomes_of(store, "evolve")[gone] == ("empty", row["reason"])
 
 
+def test_evolution_keeps_as_many_versions_as_the_settings_say(config, store, graphs, told):
+    gone = ids_of(graphs()[ANA])[0]
+    settings = config.store.model_copy(update={"keep_versions": 1})
+    done = evolved(config.model_copy(update={"store": settings}), told(*failures(gone)))
+    assert store.version_ids() == [done.version]
+    assert list(open_version(store).verify())
+    assert gone not in ids_of(graphs()[ANA])
+    assert all(path.exists() for path in done.decisions)
+    assert run(config).built.report.made.total() == 0
+
+
 def test_counts_are_those_of_the_feedback(config, graphs, told):
     skill = ids_of(graphs()[ANA])[0]
     evolved(config, told((ANA, "q1", skill, "success", 4), (ANA, "q2", skill, "failure", 8)), cycles=1)

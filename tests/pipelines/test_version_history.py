@@ -109,16 +109,18 @@ def test_skills_count_and_their_outputs_too(tmp_path):
     assert record.bytes == sum(path.stat().st_size for path in (*files, *indexes))
 
 
-def test_a_rollback_to_a_version_that_is_being_removed_is_taken_back(store, monkeypatch):
+def test_a_rollback_to_a_version_whose_removal_begins_in_that_moment_moves_nothing(store, monkeypatch):
     first, second = (record.version for record in history(store))
-    append = Store.append_numbered
+    claim = Store.claim
 
-    def removed(self, kind, content):
-        monkeypatch.setattr(Store, "append_numbered", append)
-        shutil.rmtree(manifest_path(self, first).parent)
-        return append(self, kind, content)
+    def claimed(self, kind, number, content):
+        monkeypatch.setattr(Store, "claim", claim)
+        prune(self, 1, NOW)
+        return claim(self, kind, number, content)
 
-    monkeypatch.setattr(Store, "append_numbered", removed)
-    with pytest.raises(StoreError, match=f"version {first} .*is being removed"):
+    monkeypatch.setattr(Store, "claim", claimed)
+    with pytest.raises(StoreError, match=f"no version '{first}' any more: it was removed, or is about to be"):
         point_to(store, first)
-    assert current_version(store) == (4, second)
+    assert current_version(store) == (3, second)
+    [left] = history(store)
+    assert (left.version, left.numbers, left.is_current) == (second, (2,), True)
