@@ -272,6 +272,25 @@ class NamespaceIndex:
                 self._known[term] = known
         return known
 
+    @property
+    def terms(self) -> int:
+        """How many distinct terms the units of the namespace have."""
+        return len(self._tokens)
+
+    def postings(self, unit: Unit) -> tuple[Ints, npt.NDArray[np.uint32], Floats]:
+        """Return the documents of each term in a unit and its BM25 scores there.
+
+        Those of term i are `offsets[i]:offsets[i + 1]` of the other two.
+        """
+        offsets, rows, scores = self._lists[unit]
+        own = slice(offsets[0], offsets[-1])
+        return np.asarray(offsets - offsets[0], np.int64), rows[own], scores[own]
+
+    def term_frequencies(self, unit: Unit) -> Ints:
+        """Return how many documents of a unit have each term, int64 `[terms]`."""
+        frequencies: Ints = np.diff(self._lists[unit][0])
+        return frequencies
+
     def relations(self, graph: GraphName) -> Relations:
         """Return the event graph of the turns, numbered by their rows, or of the facts, numbered within their level."""
         if graph not in self._relations:

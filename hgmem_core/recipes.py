@@ -138,6 +138,24 @@ class Magma:
 
 
 @dataclass(frozen=True, slots=True)
+class PageRank:
+    """Personalised PageRank over words, facts and turns, with HippoRAG 2's constants; see `hgmem_core.pagerank`.
+
+    Attributes:
+        damping: The probability that a walk goes on from where it is.
+        facts: How many of the facts nearest to the question a walk may start at.
+        passages: The factor on the turns' cosines where it starts.
+        alike: The least cosine of facts that are joined.
+    """
+
+    name: str
+    damping: float = 0.5
+    facts: int = 5
+    passages: float = 0.05
+    alike: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
 class LearnedFlat:
     """Boosted trees that order the best turns of flat search; see `hgmem_core.learned_flat`.
 
@@ -166,7 +184,7 @@ class Routed:
     budget: int = 24
 
 
-AnyRecipe = Recipe | Blend | CoarseToFine | Hage | Magma | LearnedFlat | Routed
+AnyRecipe = Recipe | Blend | CoarseToFine | Hage | Magma | PageRank | LearnedFlat | Routed
 
 
 class RecipeError(ValueError):
@@ -206,6 +224,7 @@ RECIPES: MappingProxyType[str, AnyRecipe] = MappingProxyType(
             LearnedFlat("learned-flat:tuned", "tuned"),
             Routed("routed", LearnedFlat("learned-flat:hypergraph", "deep")),
             Routed("routed:tuned", LearnedFlat("learned-flat:tuned", "tuned")),
+            PageRank("ppr"),
             Magma("magma-static"),
             Hage("hage", "router", "both"),
             Hage("hage:beam", "router", "both", width=4),

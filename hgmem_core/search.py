@@ -15,6 +15,7 @@ from hgmem_core.intent_llm import merged_analysis
 from hgmem_core.learned_flat import TurnRanker, find_candidates, learned_order
 from hgmem_core.lexical import Floats
 from hgmem_core.namespace_index import NamespaceIndex
+from hgmem_core.pagerank import pagerank_scores
 from hgmem_core.paths import Paths, chosen_paths, frontier_paths, visited_paths, walked_paths
 from hgmem_core.query_analysis import QueryAnalysis, analyse_query
 from hgmem_core.ranking import (
@@ -43,6 +44,7 @@ from hgmem_core.recipes import (
     LearnedFlat,
     Leg,
     Magma,
+    PageRank,
     Recipe,
     Routed,
     model_name,
@@ -214,6 +216,10 @@ def _own_order(asked: _Asked, recipe: AnyRecipe, depth: int, explain: bool, trai
         scores, parts = blend(index, query, asked.numbers, recipe, _as_of_us(asked.filters), passes)
         legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
         candidates = np.arange(len(index))
+    elif isinstance(recipe, PageRank):
+        scores, parts = pagerank_scores(index, query, asked.numbers, recipe, _as_of_us(asked.filters), passes)
+        legs = {name: ListScores(part, _shared_ranks(part)) for name, part in parts.items()} if explain else {}
+        candidates = np.flatnonzero(scores)
     elif isinstance(recipe, Recipe):
         scores, candidates, legs = _ranked_lists(index, query, asked.numbers.tolist(), recipe, passes, explain)
     else:

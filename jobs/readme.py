@@ -15,8 +15,8 @@ SHOWN_METRICS = ("recall@10", "ndcg@10", "hit@10", "mrr", "all@10")
 
 
 PAGES = (
-    "README.md", "docs/abstention.md", "docs/hage.md", "docs/hypermem.md", "docs/learned.md", "docs/serving.md",
-    "docs/skills.md", "docs/speed.md",
+    "README.md", "docs/abstention.md", "docs/comparison.md", "docs/hage.md", "docs/hypermem.md", "docs/learned.md",
+    "docs/serving.md", "docs/skills.md", "docs/speed.md",
 )  # fmt: skip
 
 
@@ -52,6 +52,8 @@ def with_results(text: str) -> str:
         "hage": lambda: compared_table("hage-cv.json"),
         "abstention": abstention_table,
         "learned": lambda: compared_table("learned-cv.json"),
+        "comparison": lambda: compared_table("comparison-locomo.json"),
+        "paragraphs": paragraphs_table,
         "graph": own_share_table,
         "halves": halves_table,
         "segmentation": segmentation_table,
@@ -164,6 +166,33 @@ def compared_table(name: str) -> str:
         cells += [f"{rows[recipe, '1']['recall@10']:.1f}", *(f"{own[metric]:.1f}" for metric in more)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+_PARAGRAPH_METRICS = ("recall@2", "recall@5", "recall@10")
+
+
+def paragraphs_table() -> str:
+    """Return what recipes find of the paragraphs of HotpotQA and MuSiQue, with differences from the default at 5."""
+    results = {task: _read(f"comparison-{task}.json") for task in ("hotpotqa", "musique")}
+    heads = [f"{task} {metric}" for task in results for metric in (*_PARAGRAPH_METRICS, "difference at 5")]
+    lines = [f"| recipe | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    rows = {
+        (task, row["recipe"]): row for task, one in results.items() for row in one["results"] if row["group"] == "all"
+    }
+    differences = {
+        (task, row["recipe"]): row
+        for task, one in results.items()
+        for row in one["differences"]
+        if row["group"] == "all" and row["metric"] == "recall@5"
+    }
+    for recipe in dict.fromkeys(recipe for _, recipe in rows):
+        cells = [f"`{recipe}`"]
+        for task in results:
+            cells += [f"{rows[task, recipe][metric]:.1f}" for metric in _PARAGRAPH_METRICS]
+            cells.append(_signed(differences[task, recipe]) if (task, recipe) in differences else "")
+        lines.append(f"| {' | '.join(cells)} |")
+    asked = ", ".join(f"{rows[task, 'bm25']['n']} questions of {task}" for task in results)
+    return "\n".join([*lines, "", f"Percent; {asked}; commit {str(results['musique']['commit'])[:8]}."])
 
 
 def own_share_table() -> str:

@@ -53,6 +53,9 @@ def test_the_example_log_gives_the_answer_that_it_should(tmp_path):
     assert "Carol" not in done.stdout
     asked = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.DOTALL)
     assert "I moved to Lisbon last week." in run(f"python - <<'END'\n{asked[1]}\nEND", tmp_path).stdout
+    answer = run(commands("--answer"), tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "I moved to Lisbon last week." in answer.stdout
     context = run(commands("--context-tokens"), tmp_path)
     assert context.returncode == 0, context.stderr
     assert "2 May, 2024:" in context.stdout
