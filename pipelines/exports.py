@@ -103,7 +103,9 @@ def _archive(path: str, file: str) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (
+        OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError, UnicodeDecodeError
+    ) as error:  # fmt: skip
         # zipfile says by a RuntimeError that a file is encrypted, by a NotImplementedError that it cannot unpack it.
         raise LogFileError(f"{path}: not readable as a zip archive: {error}; unpack it, or export it again") from error
 
