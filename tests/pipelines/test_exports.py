@@ -174,6 +174,15 @@ def test_a_file_without_a_name_in_an_archive_is_passed_over(tmp_path):
     assert import_only(config_of(tmp_path, "chatgpt", path)).turns > 0
 
 
+def test_an_archive_with_a_name_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("\u00e9.json", "[]")
+    path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\x88\x88"))
+    with pytest.raises(LogFileError, match=r"export.zip: not readable as a zip archive"):
+        import_only(config_of(tmp_path, "chatgpt", path))
+
+
 def test_a_damaged_archive_is_refused_whole(tmp_path):
     path = archive(tmp_path / "export.zip", EXPORTS / "chatgpt")
     body = bytearray(path.read_bytes())
