@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from hgmem_core.gate import read_floor
+from hgmem_core.metrics import METRICS
 from hgmem_core.section import Section
 
 
@@ -42,7 +43,9 @@ class GateConfig(Section):
     @classmethod
     def _are_floors(cls, value: list[str]) -> list[str]:
         for text in value:
-            read_floor(text)
+            metric = read_floor(text).metric
+            if metric.removeprefix("session_") not in METRICS:
+                raise ValueError(f"{metric!r} is no metric of retrieval; there are {', '.join(METRICS)}")
         return value
 
     @model_validator(mode="after")

@@ -316,7 +316,7 @@ class Client:
         return self._send(_VERSION)
 
     def roll_back(self, version: str) -> VersionAnswer:
-        """Serve another version."""
+        """Serve another version, whose files are verified first: see `timeout_s`."""
         return self._send(_roll_back(version))
 
     def reload(self) -> VersionAnswer:
@@ -434,7 +434,7 @@ class AsyncClient:
         return await self._send(_VERSION)
 
     async def roll_back(self, version: str) -> VersionAnswer:
-        """Serve another version."""
+        """Serve another version, whose files are verified first: see `timeout_s`."""
         return await self._send(_roll_back(version))
 
     async def reload(self) -> VersionAnswer:

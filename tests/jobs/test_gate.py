@@ -265,7 +265,11 @@ def test_questions_that_cannot_be_read_end_a_rebuild_before_any_work(unbuilt):
 
 @pytest.mark.parametrize(
     ("at_least", "message"),
-    [(["recall"], "gate.at_least: 'recall' is no floor"), ([], "gate: the gate lets everything pass: set at_least")],
+    [
+        (["recall"], "gate.at_least: 'recall' is no floor"),
+        (["mrr=10", "recal@10=70"], "gate.at_least: 'recal@10' is no metric of retrieval; there are recall@2,"),
+        ([], "gate: the gate lets everything pass: set at_least"),
+    ],
 )
 def test_a_gate_that_asks_nothing_is_refused(unbuilt, at_least, message):
     unbuilt.gates(at_least)
