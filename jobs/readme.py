@@ -172,9 +172,9 @@ _PARAGRAPH_METRICS = ("recall@2", "recall@5", "recall@10")
 
 
 def paragraphs_table() -> str:
-    """Return what recipes find of the paragraphs of HotpotQA and MuSiQue, with differences from the default at 5."""
+    """Return what recipes find of the paragraphs of HotpotQA and MuSiQue, with differences from the default at 10."""
     results = {task: _read(f"comparison-{task}.json") for task in ("hotpotqa", "musique")}
-    heads = [f"{task} {metric}" for task in results for metric in (*_PARAGRAPH_METRICS, "difference at 5")]
+    heads = [f"{task} {metric}" for task in results for metric in (*_PARAGRAPH_METRICS, "difference at 10")]
     lines = [f"| recipe | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     rows = {
         (task, row["recipe"]): row for task, one in results.items() for row in one["results"] if row["group"] == "all"
@@ -183,7 +183,7 @@ def paragraphs_table() -> str:
         (task, row["recipe"]): row
         for task, one in results.items()
         for row in one["differences"]
-        if row["group"] == "all" and row["metric"] == "recall@5"
+        if row["group"] == "all" and row["metric"] == "recall@10"
     }
     for recipe in dict.fromkeys(recipe for _, recipe in rows):
         cells = [f"`{recipe}`"]

@@ -209,7 +209,7 @@ def test_a_replica_that_other_machines_reach_does_not_start_without_keys(root, m
 
 
 def test_the_endpoint_that_is_handed_out_listens_to_this_machine_alone():
-    told = yaml.safe_load((DOCS.parent / "jobs" / "serve.yaml").read_text())
+    told = yaml.safe_load((ROOT / "jobs" / "serve.yaml").read_text())
     assert told["http_options"]["host"] == "127.0.0.1"
 
 
