@@ -310,7 +310,7 @@ def text_so_far(text: str) -> str:
     ('Ana moved to Lisbon', 'Ana moved to Lisbon in Ma')
     """
     line = one_line(text[:_ANSWER_CHARS], _ANSWER_CHARS)[: _ANSWER_CHARS // 2]
-    return _CITED_IN_PART.sub("", _CITED.sub("", line))
+    return _CITED.sub("", _CITED_IN_PART.sub("", line))
 
 
 def _answer(settled: Settled[CitedReply]) -> Answer:

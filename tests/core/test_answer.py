@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hgmem_core.abstention import Abstention, Doubt
@@ -207,6 +207,7 @@ TEXTS = st.text(st.sampled_from('ab \n\\"[]{}0123,;é🦊\u2028【】'), max_siz
 
 
 @given(TEXTS, st.integers(0, 4), st.booleans())
+@example("【【0]", 1, False)
 def test_what_is_shown_early_is_the_beginning_of_the_checked_text(text, number, is_fenced):
     reply = json.dumps(cites(number, answer=text), ensure_ascii=number % 2 == 0)
     reply = f"<think>{{</think>```json\n{reply}\n```" if is_fenced else reply

@@ -8,7 +8,7 @@ import pytest
 
 from hgmem_core.section import ConfigError
 from hgmem_core.trained import TrainedModelError
-from jobs import evaluate, query, train
+from jobs import evaluate, query, retrieval_evaluation, train
 from tests.pipelines.asked_conversations import write_asked
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "evaluation.schema.json").read_text())
@@ -17,7 +17,7 @@ STATIC = ("--set", "encoder.name=static")
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
-    for job in (evaluate, train):
+    for job in (retrieval_evaluation, train):
         monkeypatch.setattr(job, "cache_folder", lambda name: tmp_path / name)
 
 

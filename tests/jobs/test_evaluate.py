@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from hgmem_core.tasks.task import TaskError
-from jobs import evaluate, tune
+from jobs import evaluate, retrieval_evaluation, tune
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "evaluation.schema.json").read_text())
 
@@ -23,7 +23,7 @@ REFERENCE = {
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path_factory):
-    for job in (evaluate, tune):
+    for job in (retrieval_evaluation, tune):
         monkeypatch.setattr(job, "cache_folder", lambda name: tmp_path_factory.getbasetemp() / name)
 
 
