@@ -10,7 +10,7 @@ from hgmem_core.recipes import RECIPES
 from hgmem_core.section import ConfigError
 from hgmem_core.tasks.task import TaskError
 from hgmem_core.trained import TrainedModelError
-from jobs import evaluate, query, train
+from jobs import evaluate, query, retrieval_evaluation, train
 from pipelines.model_store import open_models
 from pipelines.training import Trainer
 from pipelines.weights import EncoderError
@@ -22,7 +22,7 @@ STATIC = ("--set", "encoder.name=static")
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path_factory):
-    for job in (evaluate, train):
+    for job in (retrieval_evaluation, train):
         monkeypatch.setattr(job, "cache_folder", lambda name: tmp_path_factory.getbasetemp() / name)
 
 

@@ -10,7 +10,6 @@ from hgmem_core.model_config import LlmConfig, PriceConfig
 from hgmem_core.stage_config import SkillsConfig
 from pipelines import object_storage
 from pipelines.calls import Answered, Calls, drop_refused
-from pipelines.estimate import estimate
 from pipelines.ledger import ledger
 from pipelines.object_storage import ObjectStorage, ObjectStorageError
 from pipelines.progress import Silent
@@ -230,12 +229,6 @@ def test_skills_evolve_and_are_asked_for_on_another_machine(url, tmp_path):
     retriever = Retriever(open_version(Store.open(url)), StaticEncoder())
     assert retriever.version.id == evolved.version
     assert retriever.skills("acme/ana", "Put a hot egg on the table", SkillsConfig()).as_dict()["skills"]
-
-
-def test_a_dry_run_says_that_it_needs_a_disk(url, tmp_path, log):
-    llm = {"engine": "http", "model": "scripted", "stages": ["segment"]}
-    with pytest.raises(StoreError, match=f"a dry run works on a copy of links, which {url} cannot have"):
-        estimate(config_of(url, log, llm=llm), StaticEncoder(), NOW, Silent())
 
 
 @pytest.mark.ray
