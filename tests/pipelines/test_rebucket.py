@@ -259,9 +259,8 @@ def test_a_damaged_import_is_refused_with_its_log_and_nothing_changes(root):
         rebucket(Store.open(root), 5, NOW, Silent())
     after = files_of(root)
     assert {path: after[path] for path in before} == before
-    assert {path.split("/")[1] for path in after.keys() - before.keys()} == {
-        "import"
-    }  # of no store: gone the next time
+    # What was written before the damaged file was met is of no store, and gone the next time.
+    assert {path.split("/")[1] for path in after.keys() - before.keys()} <= {"import"}
 
 
 def test_a_store_in_use_is_not_changed(root):
