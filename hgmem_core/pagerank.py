@@ -52,11 +52,16 @@ def pagerank(edges: list[Edges], start: Doubles, damping: float) -> Doubles:
 
     Returns:
         float64 `[nodes]`, of sum 1.
+
+    Raises:
+        ValueError: `start` or a weight is not finite.
     """
     size = len(start)
     degree = np.zeros(size)
     for some in edges:
         degree += np.bincount(some.one, some.weight, size) + np.bincount(some.other, some.weight, size)
+    if not (np.isfinite(start).all() and np.isfinite(degree).all()):
+        raise ValueError("a walk needs finite weights and probabilities: it would not come to an end")
     leaves = degree == 0
     per_degree = np.divide(1.0, degree, out=np.zeros(size), where=~leaves)
     here = start
@@ -123,8 +128,7 @@ def _edges(
     offsets, rows, scores = index.postings("turn")
     kept = allowed[rows]
     words = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    weights = np.asarray(scores, np.float64)
-    weights /= weights.max(initial=1e-9)
+    weights = scores.astype(np.float64) / scores.max(initial=1e-9)
     words_of_turns = Edges(first_term + words[kept], rows[kept].astype(np.int64), weights[kept])
     sources = index.graph.turns_of_fact
     facts = np.repeat(np.arange(len(stands)), np.diff(sources.offsets))

@@ -47,6 +47,13 @@ def test_the_probabilities_solve_the_equations_of_the_walk(seed, damping):
     np.testing.assert_allclose(pagerank(edges, start, damping), solved, atol=1e-5)
 
 
+@pytest.mark.parametrize("weight", [np.nan, np.inf])
+def test_what_is_no_number_ends_in_an_error_and_not_in_an_endless_walk(weight):
+    nodes = np.array([0, 1])
+    with pytest.raises(ValueError, match="finite"):
+        pagerank([Edges(nodes, nodes[::-1], np.array([1.0, weight]))], np.array([0.5, 0.5]), 0.5)
+
+
 @pytest.fixture(scope="module")
 def office():
     said = [
