@@ -199,6 +199,15 @@ def _states() -> dict[Process, _State]:
     return states
 
 
+def is_running(process: int) -> bool:
+    """Say whether a thread of a process has not ended; once all have, it holds nothing open."""
+    for state in Path(f"/proc/{process}/task").glob("*/stat"):
+        with suppress(OSError):
+            if state.read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX":
+                return True
+    return False
+
+
 def memory_bytes(process: int) -> int:
     """Return a process's share of the pages that it has in memory, in bytes; 0 once it has ended."""
     with suppress(OSError):

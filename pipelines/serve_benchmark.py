@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from hgmem_core.ivf import large_levels
 from hgmem_core.schemas import ok_outcomes
 from pipelines.encoders import open_encoder
 from pipelines.large_log import NAMESPACE, PROPAGATION, large_log
-from pipelines.processes import descendants, memory_bytes
+from pipelines.processes import Running, descendants, memory_bytes
 from pipelines.progress import Progress
 from pipelines.publish import publish
 from pipelines.serve_load import Asked, Client, Direct, Load, direct, together
@@ -39,7 +40,11 @@ ROUNDS = 4
 SWAP_SECONDS = 5.0
 """After which a moved pointer has to count."""
 
-_PARTS = {"proxy": "ray::ProxyActor", "replicas": f"ray::ServeReplica:{NAME}:", "controller": "ray::ServeController"}
+_PARTS = {
+    "proxy": r"ray::ProxyActor|ray::HAProxyManager|(.*/)?haproxy$",
+    "replicas": f"ray::ServeReplica:{NAME}:",
+    "controller": "ray::ServeController",
+}
 """What the processes of Serve call themselves."""
 
 _SETTINGS = ("RAY_SERVE_", "RAY_worker_niceness")
@@ -175,20 +180,21 @@ def _seconds_until(port: int, load: Load, version: str, began: float) -> float:
     return time.perf_counter() - began
 
 
-def _cpu_seconds() -> dict[str, float]:
+def _processes() -> dict[str, list[Running]]:
     running = descendants()
-    return {part: sum(one.cpu_seconds for one in running if one.title.startswith(title))
-            for part, title in _PARTS.items()}  # fmt: skip
+    return {part: [one for one in running if re.match(title, one.title)] for part, title in _PARTS.items()}
+
+
+def _cpu_seconds() -> dict[str, float]:
+    return {part: sum(one.cpu_seconds for one in several) for part, several in _processes().items()}
 
 
 def _memory_mib() -> dict[str, int]:
-    running = descendants()
-    return {part: round(sum(memory_bytes(one.id) for one in running if one.title.startswith(title)) / _MIB)
-            for part, title in _PARTS.items()}  # fmt: skip
+    return {part: round(sum(memory_bytes(one.id) for one in several) / _MIB) for part, several in _processes().items()}
 
 
 def _replicas() -> list[int]:
-    return [one.id for one in descendants() if one.title.startswith(_PARTS["replicas"])]
+    return [one.id for one in _processes()["replicas"]]
 
 
 def _one_at_a_time(load: Load, one: Direct, requests: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
+from pipelines.processes import is_running
 from pipelines.serve_load import Asked, Client, Load
 from pipelines.store import Store
 from pipelines.versions import current_version, point_to
@@ -61,14 +62,14 @@ def soak(
     Returns:
         Counts of answers and errors, how late the latest answer of an earlier version was, and what rolling back was
         answered with: with 504 it went on after its time was over. An error is in flight if its request was on the way
-        in the moment of the kill.
+        while the replica ended, for until it has, what is sent to it arrives.
     """
     found = current_version(store)
     if found is None:
         raise ValueError(f"{store.root} has no current version")
     current = Current([(0.0, found[1])])
     versions = found[1], other
-    killed: list[float] = []
+    killed: list[tuple[float, float]] = []
 
     events = dict(zip(_places(requests), EVENTS, strict=True))
     one_at_a_time = Lock()
@@ -79,8 +80,7 @@ def soak(
         if event is not None:
             with one_at_a_time:
                 if event == "kill":
-                    killed.append(time.monotonic())
-                    os.kill(replicas()[0], signal.SIGKILL)
+                    killed.append(_kill(replicas()[0]))
                 else:
                     then = versions[current.moved[-1][1] == versions[0]]
                     current.moved.append((time.monotonic(), then))
@@ -99,11 +99,22 @@ def _places(requests: int) -> list[int]:
     return [place * requests // (len(EVENTS) + 1) for place in range(1, len(EVENTS) + 1)]
 
 
-def counted(asked: Sequence[Asked], current: Current, killed: Sequence[float], within_s: float) -> dict[str, Any]:
+def _kill(process: int) -> tuple[float, float]:
+    """Kill a process; return when that was, and when it had ended, some tenths of a second later."""
+    began = time.monotonic()
+    os.kill(process, signal.SIGKILL)
+    while is_running(process):
+        time.sleep(0.001)
+    return began, time.monotonic()
+
+
+def counted(
+    asked: Sequence[Asked], current: Current, killed: Sequence[tuple[float, float]], within_s: float
+) -> dict[str, Any]:
     """Count what became of questions; see `soak`."""
     answers = [one for one in asked if one.status == 200]
     failed = [one for one in asked if one.status != 200]
-    in_flight = [one for one in failed if any(one.began <= moment <= one.ended for moment in killed)]
+    in_flight = [one for one in failed if any(one.began <= gone and began <= one.ended for began, gone in killed)]
     late = [current.seconds_late(one) for one in answers]
     return {
         "requests": len(asked),

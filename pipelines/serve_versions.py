@@ -25,6 +25,7 @@ from pipelines.model_store import models_for
 from pipelines.rerankers import open_reranker
 from pipelines.retriever import Retriever
 from pipelines.store import Store
+from pipelines.verified_files import VerifiedFiles
 from pipelines.versions import Version, VersionError, current_version, open_version, point_to
 
 log = logging.getLogger("hgmem.serve")
@@ -110,6 +111,7 @@ class Versions:
         self._reranking = open_reranker(config.rerank)
         self._analyst = open_analyst(config)
         self._served: Served | None = None
+        self._files = VerifiedFiles()
         self._lock = threading.Lock()
         self.refused: Refused | None = None
 
@@ -187,7 +189,7 @@ class Versions:
         store = self.store
         with ExitStack() as hold:
             hold.enter_context(store.serving(version))
-            opened = _verified(open_version(store, version))
+            opened = self._verified(open_version(store, version))
             encoder = self._encoder_of(opened)
             tuned = tuned_vectors(self._config.encoder, encoder.identity)
             retrieve = self._config.retrieve
@@ -211,6 +213,11 @@ class Versions:
             self._encoders[config.name] = open_encoder(config)
         return self._encoders[config.name]
 
+    def _verified(self, version: Version) -> Version:
+        for _ in version.verify(self._files):
+            pass
+        return replace(version, verified=True)
+
     def roll_back(self, version: str) -> int:
         """Point to an older version, or back to a newer one, once its files are verified; return the pointer's number.
 
@@ -218,7 +225,7 @@ class Versions:
             VersionError: There is no such version, or it is damaged.
         """
         store = self.store
-        _verified(open_version(store, version))
+        self._verified(open_version(store, version))
         return point_to(store, version)
 
 
@@ -230,9 +237,3 @@ def _sample(retriever: Retriever) -> str | None:
             if retriever.namespace(name) is not None:
                 return name
     return None
-
-
-def _verified(version: Version) -> Version:
-    for _ in version.verify():
-        pass
-    return replace(version, verified=True)

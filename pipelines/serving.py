@@ -161,13 +161,7 @@ def check_host(host: str | None, has_keys: bool) -> None:
         )
 
 
-_ALL_INTERFACES = ("RAY_SERVE_ENABLE_HA_PROXY", "RAY_SERVE_ENABLE_DIRECT_INGRESS", "RAY_SERVE_THROUGHPUT_OPTIMIZED")
-"""With one of these, replicas listen to all machines themselves, whatever http_options.host says."""
-
-
 def _http_host() -> str | None:
-    if any(os.environ.get(name, "0") == "1" for name in _ALL_INTERFACES):
-        return "0.0.0.0"
     # Serve has no public way to tell a replica what its HTTP server is bound to.
     client = _get_global_client()
     assert client is not None

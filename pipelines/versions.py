@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -30,6 +31,7 @@ from hgmem_core.stage_config import IndexConfig
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.files import StoreError, open_arrow, read_as, read_sealed
 from pipelines.store import VERSION_ID, Store
+from pipelines.verified_files import VerifiedFiles
 
 SKILL_VECTORS_FILE = "skill.faiss"
 SKILL_INDEX_FILES = (*(f"{name}.arrow" for name in SKILL_TABLES), SKILL_VECTORS_FILE)
@@ -317,8 +319,11 @@ class Version:
         tables = SkillTables(**{name: open_arrow(folder / f"{name}.arrow") for name in SKILL_TABLES})
         return SkillIndex(tables, open_faiss(str(folder / SKILL_VECTORS_FILE)))
 
-    def verify(self) -> Iterator[str]:
+    def verify(self, verified: VerifiedFiles | None = None) -> Iterator[str]:
         """Check every file of the version; yield each one's path after it passed.
+
+        Args:
+            verified: Of files that it knows only the size is compared, and it is told of those that pass.
 
         Raises:
             VersionError: At the first file that is missing, truncated or altered.
@@ -326,7 +331,11 @@ class Version:
         skills = self.manifest["skills"]["buckets"] if self.has_skills else {}
         for about in (*self.manifest["buckets"].values(), *skills.values()):
             for name, listed in about["files"].items():
-                _check_file(self.store, self.store.root / about["folder"] / name, listed, self.id)
+                path = self.store.root / about["folder"] / name
+                if verified is None:
+                    _check_file(self.store, path, listed, self.id)
+                else:
+                    verified.check(path, listed, partial(_check_file, self.store, path, listed, self.id))
                 yield f"{about['folder']}/{name}"
 
 

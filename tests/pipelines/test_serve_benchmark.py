@@ -26,10 +26,10 @@ def test_what_became_of_requests_is_counted():
     current = Current([(0.0, "a"), (10.0, "b")])
     asked = [
         answer(1, 2), answer(11, 12), answer(18, 19), answer(8, 9, "b"), answer(11, 12, "b"),
-        answer(4, 6, "", 500), answer(3, 4, "", 500), answer(6, 7, "", 0),
+        answer(4, 6, "", 500), answer(5.2, 5.3, "", 500), answer(3, 4, "", 500), answer(6, 7, "", 0),
     ]  # fmt: skip
-    assert counted(asked, current, [5.0], within_s=7.0) == {
-        "requests": 8, "answers": 5, "wrong_versions": 2, "late_seconds": 8.0, "errors_in_flight": 1, "other_errors": 2,
+    assert counted(asked, current, [(5.0, 5.5)], within_s=7.0) == {
+        "requests": 9, "answers": 5, "wrong_versions": 2, "late_seconds": 8.0, "errors_in_flight": 2, "other_errors": 2,
     }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.files import StoreError
+from pipelines.files import StoreError, file_sha256
 from pipelines.forget import Selection, forget, restore
 from pipelines.minilm import IDENTITY as MINILM
 from pipelines.publish import publish
@@ -120,6 +120,23 @@ def test_a_rollback_to_a_damaged_version_leaves_the_pointer(built, root):
         problem_of(post(client, "version/rollback", version=old), 503)
         assert post(client, "search", **QUESTION).json()["version"] == new
     assert current_version(Store.open(root))[1] == new
+
+
+def test_rolling_back_reads_only_what_was_not_read_before_or_was_written_since(built, root, monkeypatch):
+    old, new = built[1]
+    monkeypatch.setattr("pipelines.verified_files.SETTLED_SECONDS", -1.0)
+    read = []
+    monkeypatch.setattr("pipelines.files.file_sha256", lambda path: read.append(path) or file_sha256(path))
+    with client_of(serve_config(root)) as client:
+        assert post(client, "version/rollback", version=old).json()["version"] == old
+        assert index_file(root, old) in read
+        read.clear()
+        assert post(client, "version/rollback", version=new).json()["version"] == new
+        assert read == []
+        damage(index_file(root, old))
+        problem_of(post(client, "version/rollback", version=old), 503)
+        assert read == [index_file(root, old)]
+        assert post(client, "search", **QUESTION).json()["version"] == new
 
 
 def test_a_broken_version_is_refused_while_the_old_one_serves_until_it_is_mended(built, root):

