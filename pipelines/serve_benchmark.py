@@ -105,7 +105,7 @@ def benchmark_serve(config: Config, sizes: Sizes, progress: Progress) -> dict[st
             "encoder": config.encoder.name,
             "replicas": sizes.replicas,
             "threads": config.serve.threads,
-            "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SETTINGS)},
+            "environment": _environment(),
             "questions": len(load),
             "ready_seconds": round(ready, 1),
             **_one_at_a_time(load, processes[0], sizes.requests),
@@ -119,6 +119,12 @@ def benchmark_serve(config: Config, sizes: Sizes, progress: Progress) -> dict[st
         progress.finish("serve")
     result["mismatches"] = _mismatches(result)
     return result
+
+
+def _environment() -> dict[str, str]:
+    """Return what Serve goes by; of places on this machine, their last part."""
+    told = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SETTINGS)}
+    return {name: Path(value).name if value.startswith("/") else value for name, value in told.items()}
 
 
 def _large_store(config: Config, facts: int) -> Store:

@@ -9,7 +9,8 @@ from tests.pipelines.endpoint import serve_config
 def main() -> None:
     """Serve the store that the first argument names."""
     with endpoint(serve_config(sys.argv[1], timeout_seconds=60), replicas=2) as port:
-        print(f"port {port}", flush=True)
+        sys.stdout.write(f"port {port}\n")
+        sys.stdout.flush()
         sys.stdin.read()
 
 

