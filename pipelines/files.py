@@ -30,7 +30,7 @@ _REPEATING = frozenset(
 )  # fmt: skip
 """Columns of which a few values fill many rows."""
 
-_PIECE_BYTES = 16 << 20
+_PIECE_BYTES = 8 << 20
 """Of a file that is hashed."""
 
 Model = TypeVar("Model", bound=BaseModel)

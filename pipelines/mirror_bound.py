@@ -45,7 +45,7 @@ class MirrorBound:
 
     def add(self, size: int) -> None:
         """Take note of bytes that came, and look whether there are too many if it is time."""
-        self._come += size
+        self._come += size  # if threads meet here, some are missed, and the next look is a little later
         if self._come * _CHECKS >= self._most_bytes:
             self.keep()
 

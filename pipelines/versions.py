@@ -6,6 +6,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -44,6 +45,9 @@ _VECTORS = ("turn.faiss", "graph.faiss", "graph_propagated.faiss")
 INDEX_FILES = (*_TABLES, *_VECTORS)
 TUNED_FILE = "turn_tuned.faiss"
 """Beside them in a version that has tuned vectors."""
+
+_VERIFYING_THREADS = 4
+"""That read the files of a version: to hash is work for the processor, to fetch or to read from a disk is waiting."""
 
 _NOT_SERVED = "version {} is not served; roll back to another version or rebuild"
 DECIDING = (
@@ -329,14 +333,20 @@ class Version:
             VersionError: At the first file that is missing, truncated or altered.
         """
         skills = self.manifest["skills"]["buckets"] if self.has_skills else {}
-        for about in (*self.manifest["buckets"].values(), *skills.values()):
-            for name, listed in about["files"].items():
-                path = self.store.root / about["folder"] / name
-                if verified is None:
-                    _check_file(self.store, path, listed, self.id)
-                else:
-                    verified.check(path, listed, partial(_check_file, self.store, path, listed, self.id))
-                yield f"{about['folder']}/{name}"
+        several = (*self.manifest["buckets"].values(), *skills.values())
+        files = {f"{about['folder']}/{name}": listed for about in several for name, listed in about["files"].items()}
+
+        def check(name: str) -> str:
+            path, listed = self.store.root / name, files[name]
+            compare = partial(_check_file, self.store, path, listed, self.id)
+            if verified is None:
+                compare()
+            else:
+                verified.check(path, listed, compare)
+            return name
+
+        with ThreadPoolExecutor(_VERIFYING_THREADS, thread_name_prefix="hgmem-verify") as pool:
+            yield from pool.map(check, files)
 
 
 def _open_shards(folder: Path, large: Iterable[Mapping[str, Any]]) -> dict[str, dict[tuple[int, int], Shards]]:
