@@ -36,8 +36,7 @@ class VerifiedFiles:
         key, before = (path, listed["sha256"]), _state(path)
         is_known = before is not None and self._states.get(key) == before
         compare(not is_known)
-        is_settled = before is not None and before[-1] < 1e9 * (self._clock() - SETTLED_SECONDS)
-        if is_settled and before == _state(path):
+        if before is not None and before == _state(path) and before[-1] < 1e9 * (self._clock() - SETTLED_SECONDS):
             self._states[key] = before
 
 
