@@ -216,6 +216,7 @@ class Versions:
     def _verified(self, version: Version) -> Version:
         for _ in version.verify(self._files):
             pass
+        self._files.forget_removed()
         return replace(version, verified=True)
 
     def roll_back(self, version: str) -> int:

@@ -39,6 +39,14 @@ class VerifiedFiles:
         if before is not None and before == _state(path) and before[-1] < 1e9 * (self._clock() - SETTLED_SECONDS):
             self._states[key] = before
 
+    def forget_removed(self) -> None:
+        """Know no more of files that are not there, such as those of versions that were pruned."""
+        self._states = {key: state for key, state in list(self._states.items()) if key[0].exists()}
+
+    def __len__(self) -> int:
+        """Return of how many files it knows."""
+        return len(self._states)
+
 
 def _state(path: Path) -> _State | None:
     """Return what changes with a file: device, inode, size, times of content and of all else; None without a file."""

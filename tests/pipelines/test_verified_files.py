@@ -102,3 +102,13 @@ def test_what_was_found_to_be_as_one_manifest_says_is_compared_with_another(file
     reader.listed = {"sha256": "0" * 64}
     with pytest.raises(ValueError, match="damaged"):
         reader.check(verified)
+
+
+def test_files_that_were_removed_are_forgotten(file):
+    verified, reader = VerifiedFiles(later(file)), Reader(file)
+    reader.check(verified)
+    verified.forget_removed()
+    assert (reader.check(verified), len(verified)) == (1, 1)
+    file.unlink()
+    verified.forget_removed()
+    assert len(verified) == 0
