@@ -8,17 +8,8 @@ from typing import Any
 
 from hgmem_core.config import InputConfig
 from hgmem_core.importers.content import Attachment, read_content
-from hgmem_core.importers.fields import (
-    NamespaceTemplate,
-    empty,
-    is_missing,
-    joined,
-    name_of,
-    refused,
-    shown,
-    time_of,
-    unreadable,
-)
+from hgmem_core.importers.conversations import Conversation, read_conversations
+from hgmem_core.importers.fields import empty, is_missing, joined, name_of, refused, shown, time_of
 from hgmem_core.importers.message_tree import ABANDONED, MessageTree
 from hgmem_core.messages import Dropped, LogRow, Message
 
@@ -43,13 +34,10 @@ _CITATION = re.compile("\ue200[^\ue201]{0,2000}\ue201")
 
 
 @dataclass(frozen=True, slots=True)
-class _Conversation:
-    """What the messages of a conversation share; `fault` says why there is no namespace."""
+class _Session:
+    """The session that a conversation is, and what was noted of it."""
 
-    config: InputConfig
-    namespace: str
-    fault: str
-    session_id: str
+    id: str
     notes: list[str]
 
 
@@ -63,20 +51,11 @@ def read_chatgpt(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Messag
     Raises:
         ValueError: The namespace template is malformed.
     """
-    namespaces = NamespaceTemplate(config.namespace)
-    for row in rows:
-        if row.error is not None:
-            yield unreadable(row)
-        elif not isinstance(row.value, Mapping):
-            yield refused(row.row_id, f"the conversation is {shown(row.value)}; it must be an object", row.value)
-        else:
-            yield from _read_conversation(row.row_id, row.value, config, namespaces)
+    return read_conversations(rows, config, _read_conversation)
 
 
-def _read_conversation(
-    row_id: str, fields: Mapping[str, Any], config: InputConfig, namespaces: NamespaceTemplate
-) -> Iterator[Message | Dropped]:
-    mapping = fields.get("mapping")
+def _read_conversation(conversation: Conversation, fields: Mapping[str, Any]) -> Iterator[Message | Dropped]:
+    row_id, mapping = conversation.row_id, fields.get("mapping")
     if not isinstance(mapping, Mapping):
         yield refused(row_id, "the conversation has no 'mapping', the tree of its messages", fields)
         return
@@ -85,29 +64,26 @@ def _read_conversation(
     if session is None:
         yield refused(row_id, "the conversation has neither 'conversation_id' nor 'id'", fields)
         return
-    try:
-        namespace, fault = namespaces.fill(fields), ""
-    except ValueError as error:
-        namespace, fault = "", str(error)
     tree = MessageTree(_parents(mapping))
     leaf = fields.get("current_node")
     if not isinstance(leaf, str) or leaf not in mapping:
         leaf = next(reversed(mapping), None)
         notes.append("current_node names no message: the branch of the last one is taken")
     branch = tree.branch(leaf) if isinstance(leaf, str) else []
-    conversation = _Conversation(config, namespace, fault, session, notes)
     read = 0
     for sequence, (node, place) in enumerate(zip(branch, tree.places(branch), strict=True)):
-        for result in _read_node(f"{row_id}[{node}]", mapping[node], conversation, sequence, place):
+        for result in _read_node(
+            f"{row_id}[{node}]", mapping[node], conversation, _Session(session, notes), sequence, place
+        ):
             read += 1
             yield result
     current = set(branch)
     for node, item in mapping.items():
         if node not in current and _holds_message(item):
             read += 1
-            yield empty(f"{row_id}[{node}]", namespace, ABANDONED)
+            yield empty(f"{row_id}[{node}]", conversation.namespace, ABANDONED)
     if not read:
-        yield empty(row_id, namespace, "a conversation without messages")
+        yield empty(row_id, conversation.namespace, "a conversation without messages")
 
 
 def _parents(mapping: Mapping[str, Any]) -> dict[str, str | None]:
@@ -130,7 +106,7 @@ def _holds_message(item: object) -> bool:
 
 
 def _read_node(
-    row_id: str, item: object, conversation: _Conversation, sequence: int, place: str
+    row_id: str, item: object, conversation: Conversation, session: _Session, sequence: int, place: str
 ) -> Iterator[Message | Dropped]:
     """Yield what a node holds: a message, a refusal, or nothing where it only ties others together."""
     namespace = conversation.namespace
@@ -148,7 +124,7 @@ def _read_node(
     if isinstance(kind, str) and kind in _NOT_SAID:
         yield empty(row_id, namespace, _NOT_SAID[kind])
         return
-    notes = list(conversation.notes)
+    notes = list(session.notes)
     author = _mapping(message.get("author"))
     role = name_of(author.get("role"), "author.role", notes)
     if role is None:
@@ -170,7 +146,7 @@ def _read_node(
     yield Message(
         row_id=row_id,
         namespace=namespace,
-        session_id=conversation.session_id,
+        session_id=session.id,
         text=text,
         source_id=place,
         sequence=sequence,
@@ -187,7 +163,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _said_at(message: Mapping[str, Any], conversation: _Conversation, notes: list[str]) -> datetime | None:
+def _said_at(message: Mapping[str, Any], conversation: Conversation, notes: list[str]) -> datetime | None:
     value = message.get("create_time")
     return None if value == 0 else time_of(value, "create_time", conversation.config, notes)
 

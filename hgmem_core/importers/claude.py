@@ -6,31 +6,13 @@ from typing import Any
 
 from hgmem_core.config import InputConfig
 from hgmem_core.importers.content import Attachment, read_content, read_media, read_tool_calls
-from hgmem_core.importers.fields import (
-    NamespaceTemplate,
-    empty,
-    joined,
-    name_of,
-    refused,
-    shown,
-    time_of,
-    unreadable,
-)
+from hgmem_core.importers.conversations import Conversation, read_conversations
+from hgmem_core.importers.fields import empty, joined, name_of, refused, shown, time_of
 from hgmem_core.importers.message_tree import ABANDONED, MessageTree
 from hgmem_core.messages import Dropped, LogRow, Message
 
 _ROLES = {"human": "user"}
 _NOT_SAID = frozenset({"thinking", "redacted_thinking", "token_budget", "flag"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Conversation:
-    """What the messages of a conversation share; `fault` says why there is no namespace."""
-
-    config: InputConfig
-    namespace: str
-    fault: str
-    session_id: str
 
 
 def read_claude(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Message | Dropped]:
@@ -44,20 +26,11 @@ def read_claude(rows: Iterable[LogRow], config: InputConfig) -> Iterator[Message
     Raises:
         ValueError: The namespace template is malformed.
     """
-    namespaces = NamespaceTemplate(config.namespace)
-    for row in rows:
-        if row.error is not None:
-            yield unreadable(row)
-        elif not isinstance(row.value, Mapping):
-            yield refused(row.row_id, f"the conversation is {shown(row.value)}; it must be an object", row.value)
-        else:
-            yield from _read_conversation(row.row_id, row.value, config, namespaces)
+    return read_conversations(rows, config, _read_conversation)
 
 
-def _read_conversation(
-    row_id: str, fields: Mapping[str, Any], config: InputConfig, namespaces: NamespaceTemplate
-) -> Iterator[Message | Dropped]:
-    messages = fields.get("chat_messages")
+def _read_conversation(conversation: Conversation, fields: Mapping[str, Any]) -> Iterator[Message | Dropped]:
+    row_id, messages = conversation.row_id, fields.get("chat_messages")
     if not isinstance(messages, list):
         yield refused(row_id, "the conversation has no list of 'chat_messages'", fields)
         return
@@ -65,24 +38,20 @@ def _read_conversation(
     if session is None:
         yield refused(row_id, "the conversation has no 'uuid'", fields)
         return
-    try:
-        namespace, fault = namespaces.fill(fields), ""
-    except ValueError as error:
-        namespace, fault = "", str(error)
     if not messages:
-        yield empty(row_id, namespace, "a conversation without messages")
-    conversation = _Conversation(config, namespace, fault, session)
+        yield empty(row_id, conversation.namespace, "a conversation without messages")
     places = _places(messages, fields.get("current_leaf_message_uuid"))
     for index, message in enumerate(messages):
         message_row = f"{row_id}[{index}]"
         if not isinstance(message, Mapping):
-            yield refused(message_row, "the message is not an object", message, namespace)
+            yield refused(message_row, "the message is not an object", message, conversation.namespace)
             continue
         uuid = _uuid(message)
         if uuid is not None and uuid not in places:
-            yield empty(message_row, namespace, ABANDONED)
+            yield empty(message_row, conversation.namespace, ABANDONED)
         else:
-            yield from _read_message(message_row, message, conversation, index, None if uuid is None else places[uuid])
+            place = None if uuid is None else places[uuid]
+            yield from _read_message(message_row, message, conversation, session, index, place)
 
 
 def _uuid(message: object) -> str | None:
@@ -105,7 +74,12 @@ def _places(messages: list[Any], leaf: object) -> dict[str, str]:
 
 
 def _read_message(
-    row_id: str, message: Mapping[str, Any], conversation: _Conversation, sequence: int, place: str | None
+    row_id: str,
+    message: Mapping[str, Any],
+    conversation: Conversation,
+    session_id: str,
+    sequence: int,
+    place: str | None,
 ) -> Iterator[Message | Dropped]:
     """Yield a message, then the answers of tools and the texts of files inside of it, each as theirs."""
     namespace, notes = conversation.namespace, list[str]()
@@ -127,7 +101,7 @@ def _read_message(
     whole = Message(
         row_id=row_id,
         namespace=namespace,
-        session_id=conversation.session_id,
+        session_id=session_id,
         text=text,
         source_id=place,
         sequence=sequence,
