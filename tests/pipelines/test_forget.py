@@ -116,6 +116,21 @@ def test_a_retriever_that_is_not_told_to_look_again_goes_on_as_it_began(store):
     assert len(turns_of(served, ANA)) == 10
 
 
+def test_whoever_had_read_a_tombstone_that_is_lost_says_so_once_and_goes_on_hiding_what_it_hid(store):
+    served = retriever(store)
+    forget(store, Selection(ANA, session="s1"), NOW)
+    served.refresh_tombstones()
+    assert len(turns_of(served, ANA)) == 8
+    (store.root / "tombstones" / "000001.json").unlink()
+    with pytest.raises(StoreError, match=r"tombstones/000001\.json was there and is gone: restore it"):
+        served.refresh_tombstones()
+    served.refresh_tombstones()
+    assert len(turns_of(served, ANA)) == 8
+    forget(store, CONTAINING, NOW)  # takes the number of the one that is lost
+    served.refresh_tombstones()
+    assert len(turns_of(served, ANA)) == 7 and CANARY not in str(turns_of(served, ANA))
+
+
 @pytest.mark.parametrize(
     ("selection", "left"),
     [
