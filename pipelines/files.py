@@ -30,6 +30,8 @@ _REPEATING = frozenset(
 )  # fmt: skip
 """Columns of which a few values fill many rows."""
 
+_encode = json.JSONEncoder(sort_keys=True).encode
+
 _PIECE_BYTES = 8 << 20
 """Of a file that is hashed."""
 
@@ -179,14 +181,21 @@ def read_as(model: type[Model], path: Path, advice: str = RESTORE) -> Model:
 
 def _is_altered(content: bytes) -> bool:
     tree = json.loads(content)
-    return isinstance(tree, dict) and "checksum" in tree and tree != seal(tree)
+    return isinstance(tree, dict) and "checksum" in tree and not _is_sealed(tree)
 
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a manifest with a checksum of all else in it, as it will read once written."""
-    # Without line breaks, which the fast encoder of the standard library does not write.
-    text = json.dumps({name: value for name, value in content.items() if name != "checksum"}, sort_keys=True)
+    text = _sealed_text(content)
     return {**json.loads(text), "checksum": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _sealed_text(content: Mapping[str, Any]) -> str:
+    return _encode({name: value for name, value in content.items() if name != "checksum"})
+
+
+def _is_sealed(content: Mapping[str, Any]) -> bool:
+    return content.get("checksum") == hashlib.sha256(_sealed_text(content).encode()).hexdigest()
 
 
 def read_sealed(path: Path) -> dict[str, Any] | None:
@@ -195,7 +204,7 @@ def read_sealed(path: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_bytes())
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError, RecursionError):
         return None
-    return content if isinstance(content, dict) and content == seal(content) else None
+    return content if isinstance(content, dict) and _is_sealed(content) else None
 
 
 def create_json(path: Path, content: Mapping[str, Any], replace: bool = False) -> None:
@@ -218,5 +227,27 @@ def create_json(path: Path, content: Mapping[str, Any], replace: bool = False) -
 
 
 def dump(content: Mapping[str, Any]) -> str:
-    """Write content as JSON: equal content as equal text."""
-    return json.dumps(content, indent=1, sort_keys=True)
+    r"""Write content as JSON: equal content as equal text, a line for each entry and for each entry of those.
+
+    >>> print(dump({"b": {"c": {"d": [1, 2]}}, "a": {}}))
+    {
+     "a": {},
+     "b": {
+      "c": {"d": [1, 2]}
+     }
+    }
+    """
+    entries = ",\n ".join(_entry(name, value) for name, value in sorted(content.items()))
+    return f"{{\n {entries}\n}}" if content else "{}"
+
+
+def _entry(name: str, value: object) -> str:
+    if not (value and isinstance(value, dict)):
+        return _pair(name, value)
+    # Each by itself: the fast encoder of the standard library writes no line breaks.
+    entries = ",\n  ".join(_pair(*pair) for pair in sorted(value.items()))
+    return f"{_encode(name)}: {{\n  {entries}\n }}"
+
+
+def _pair(name: str, value: object) -> str:
+    return _encode({name: value})[1:-1]

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -366,7 +367,7 @@ class Store:
     def output_folders(self) -> Iterator[Path]:
         """Yield the folder of every output, finished or not, stage by stage."""
         for stage in sorted((self.root / "outputs").glob("*")):
-            yield from sorted(stage.glob("*"))
+            yield from sorted(stage.glob("*"), key=attrgetter("name"))
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:

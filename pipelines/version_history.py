@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.files import StoreError, dump
+from pipelines.files import StoreError
 from pipelines.imports import read_imports
 from pipelines.store import Store
 from pipelines.versions import (
@@ -92,10 +92,9 @@ class Reach:
             if output is None:
                 self._found[folder] = None
             else:
-                self._found[folder] = _Found(
-                    sum(about["bytes"] for about in output.manifest["files"].values()) + len(dump(output.manifest)),
-                    tuple(output.made_from),
-                )
+                sizes = (about["bytes"] for about in output.manifest["files"].values())
+                whole = sum(sizes) + (folder / "manifest.json").stat().st_size
+                self._found[folder] = _Found(whole, tuple(output.made_from))
         return self._found[folder]
 
 
