@@ -201,10 +201,12 @@ def _states() -> dict[Process, _State]:
 
 def is_running(process: int) -> bool:
     """Say whether a thread of a process has not ended; once all have, it holds nothing open."""
-    for state in Path(f"/proc/{process}/task").glob("*/stat"):
-        with suppress(OSError):
-            if state.read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX":
-                return True
+    threads = Path(f"/proc/{process}/task")
+    with suppress(OSError):  # all of them ended meanwhile
+        for thread in os.listdir(threads):
+            with suppress(OSError):  # this one did
+                if (threads / thread / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX":
+                    return True
     return False
 
 
