@@ -26,7 +26,7 @@ class VerifiedFiles:
         self._states: dict[tuple[Path, str], _State] = {}
 
     def check(self, path: Path, listed: Mapping[str, Any], compare: Callable[[bool], None]) -> None:
-        """Let a file be compared with what is listed, and remember it if nobody wrote it meanwhile.
+        """Let a file be compared with what is listed, and remember in which state it was before.
 
         Args:
             path: The file.
@@ -36,7 +36,7 @@ class VerifiedFiles:
         key, before = (path, listed["sha256"]), _state(path)
         is_known = before is not None and self._states.get(key) == before
         compare(not is_known)
-        if before is not None and before == _state(path) and before[-1] < 1e9 * (self._clock() - SETTLED_SECONDS):
+        if before is not None and before[-1] < 1e9 * (self._clock() - SETTLED_SECONDS):
             self._states[key] = before
 
     def forget_removed(self) -> None:
