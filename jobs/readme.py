@@ -15,8 +15,8 @@ SHOWN_METRICS = ("recall@10", "ndcg@10", "hit@10", "mrr", "all@10")
 
 
 PAGES = (
-    "README.md", "docs/abstention.md", "docs/comparison.md", "docs/hage.md", "docs/hypermem.md", "docs/learned.md",
-    "docs/serving.md", "docs/skills.md", "docs/speed.md",
+    "README.md", "docs/abstention.md", "docs/comparison.md", "docs/forget.md", "docs/hage.md", "docs/hypermem.md",
+    "docs/learned.md", "docs/serving.md", "docs/skills.md", "docs/speed.md",
 )  # fmt: skip
 
 
@@ -48,6 +48,7 @@ def with_results(text: str) -> str:
         "search": search_table,
         "large": large_table,
         "serve": serve_table,
+        "forget": forget_table,
         "hypermem": lambda: compared_table("hypermem.json"),
         "hage": lambda: compared_table("hage-cv.json"),
         "abstention": abstention_table,
@@ -308,6 +309,25 @@ def serve_table() -> str:
     lines += ["", "| | |", "|---|---|", *(f"| {told} | {value} |" for told, value in facts.items())]
     sizes = f"{result['turns']:,} turns and {result['facts']:,} facts, {result['replicas']} replicas"
     return "\n".join([*lines, "", f"{sizes}, encoder {result['encoder']}; {_where([result])}."])
+
+
+def forget_table() -> str:
+    """Return what forgetting a namespace at once takes beside its bucket's files, and what audits found and took."""
+    result = _read("benchmark-forget.json")
+    audits, count = result["audits"], result["canaries"]
+    facts = {
+        "all files of its bucket, made anew": f"{result['rebuild_of_bucket_seconds']['median']:.2f} s",
+        "forgotten and erased at once": f"{result['forget_seconds']['median']:.2f} s",
+        "beside each other": f"{result['ratio']['median']:.2f}",
+    }
+    for when, audit in audits.items():
+        told = f"{audit['canaries_found']} of {count} texts, in {audit['seconds']:,.0f} s"
+        facts[f"audit of {audit['bytes'] / (1 << 30):.1f} GiB in {audit['files']:,} files {when.replace('_', ' ')}"] = (
+            told
+        )
+    lines = ["| | |", "|---|---|", *(f"| {told} | {value} |" for told, value in facts.items())]
+    sizes = f"{result['turns']:,} turns of {result['namespaces']:,} namespaces in {result['buckets']:,} buckets"
+    return "\n".join([*lines, "", f"{sizes}, two versions, {_repeats([result])}; {_where([result])}."])
 
 
 def skills_table() -> str:
