@@ -88,14 +88,19 @@ class Reach:
 
     def _look(self, folder: Path) -> _Found | None:
         if folder not in self._found:
-            output = self._store.find(folder)
-            if output is None:
-                self._found[folder] = None
-            else:
-                sizes = (about["bytes"] for about in output.manifest["files"].values())
-                whole = sum(sizes) + (folder / "manifest.json").stat().st_size
-                self._found[folder] = _Found(whole, tuple(output.made_from))
+            self._found[folder] = self._read(folder)
         return self._found[folder]
+
+    def _read(self, folder: Path) -> _Found | None:
+        output = self._store.find(folder)
+        if output is None:
+            return None
+        try:
+            manifest_bytes = (folder / "manifest.json").stat().st_size
+        except FileNotFoundError:  # somebody removed it since
+            return None
+        files = sum(about["bytes"] for about in output.manifest["files"].values())
+        return _Found(files + manifest_bytes, tuple(output.made_from))
 
 
 def index_entries(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -7,7 +7,7 @@ import pytest
 from pipelines.files import StoreError, seal
 from pipelines.retention import prune
 from pipelines.store import Store
-from pipelines.version_history import history
+from pipelines.version_history import Reach, history
 from pipelines.versions import current_version, manifest_path, point_to
 from tests.pipelines.logs import NOW, config_of, files_of, rows, run, write_jsonl
 from tests.pipelines.runs import runs, runs_config, write_runs
@@ -124,3 +124,17 @@ def test_a_rollback_to_a_version_whose_removal_begins_in_that_moment_moves_nothi
     assert current_version(store) == (3, second)
     [left] = history(store)
     assert (left.version, left.numbers, left.is_current) == (second, (2,), True)
+
+
+def test_an_output_that_somebody_removes_meanwhile_is_one_that_is_not_there(store, monkeypatch):
+    folder = next(store.output_folders())
+    assert Reach(store).bytes(folder) > 0
+    find = Store.find
+
+    def found_and_removed(self, folder):
+        output = find(self, folder)
+        shutil.rmtree(folder)
+        return output
+
+    monkeypatch.setattr(Store, "find", found_and_removed)
+    assert Reach(store).bytes(folder) == 0
