@@ -70,7 +70,10 @@ class Texts:
             return found
         words = np.frombuffer(view, "<u8", len(view) // _WORD)
         places = np.flatnonzero(self._marks[self._hash(words)])
-        for place in places[np.isin(words[places], self._words)].tolist():
+        candidates = words[places]
+        # Of what lies beyond the last word the nearest is that one.
+        nearest = self._words[np.searchsorted(self._words[:-1], candidates)]
+        for place in places[nearest == candidates].tolist():
             for text, sought, first in self._by_word[int(words[place])]:
                 start = place * _WORD - first
                 if text not in found and start >= 0 and view[start : start + len(sought)] == sought:

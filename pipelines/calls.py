@@ -142,8 +142,10 @@ class Calls:
         return request.namespace, request.digest(config.model, config.temperature, config.guided)
 
     def _paths(self) -> list[Path]:
-        every = self._store.files(self._folder, "*.parquet")
-        return [path for path in every if path.name.startswith(self._refused) or "-" not in path.stem]
+        def is_own(path: Path) -> bool:
+            return path.name.startswith(self._refused) or "-" not in path.stem
+
+        return self._store.files(self._folder, "*.parquet", is_own)
 
     def _load(self, path: Path) -> None:
         if not is_sound(path):

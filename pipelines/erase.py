@@ -176,9 +176,8 @@ def _finish(run: Run, erasing: Erasing, indexes: Indexes) -> Erased:
     run.lease.check()
     record = Record.of(store)
     current = current_version(store)
-    dropped = _redirect_versions(store, erasing.namespaces, indexes, record)
+    manifests, dropped = _redirect_versions(store, erasing.namespaces, indexes, record)
     kept = {folder for own in indexes.values() for index in own.values() for folder in (index.folder, *index.made_from)}
-    manifests = filter(None, (read_manifest(store, version) for version in store.version_ids()))
     gone = [one for one in Reach(store).beyond(manifests, kept) if _holds(store, one, erasing.namespaces)]
     for folder in gone:
         record.removes_output(store, folder)
@@ -276,29 +275,33 @@ def _stages(version: Version, buckets: Collection[int]) -> Iterator[tuple[str, s
                 yield index.manifest["stage"], index.manifest["stage_digest"]
 
 
-def _redirect_versions(store: Store, namespaces: Set[str], indexes: Indexes, record: Record) -> list[str]:
+def _redirect_versions(
+    store: Store, namespaces: Set[str], indexes: Indexes, record: Record
+) -> tuple[list[Mapping[str, Any]], list[str]]:
     """Let versions that hold a namespace have the new index if they were built with equal settings, else none.
 
     Returns:
-        The ids of those that have none.
+        The manifests of versions from now on, without those of which nothing is served; the ids of those that have
+        none of the new indexes.
     """
     current = current_version(store)
-    newest = None if current is None else read_manifest(store, current[1])
-    dropped = []
-    for version in store.version_ids():
-        path = manifest_path(store, version)
-        manifest = read_manifest(store, version)
-        if manifest is None:  # nothing is served of it
+    before = {version: read_manifest(store, version) for version in store.version_ids()}
+    newest = None if current is None else before.get(current[1])
+    after, dropped = [], []
+    for version, manifest in before.items():
+        if manifest is None:
             continue
+        path = manifest_path(store, version)
         is_equal = newest is not None and _settings(manifest) == _settings(newest)
-        before = file_sha256(path)
+        sha256 = file_sha256(path)
         buckets = _holding(store, manifest, namespaces)
-        if redirect(store, version, buckets, indexes if is_equal else {}):
-            record.replaces(store, path, before)
+        after.append(redirect(store, version, manifest, buckets, indexes if is_equal else {}))
+        if after[-1] != manifest:
+            record.replaces(store, path, sha256)
             record.versions[version] = {"buckets": buckets, "has": "the new indexes" if is_equal else "none"}
         if version in record.versions and record.versions[version]["has"] == "none":
             dropped.append(version)
-    return dropped
+    return after, dropped
 
 
 def _settings(manifest: Mapping[str, Any]) -> list[Any]:

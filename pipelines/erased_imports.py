@@ -143,7 +143,8 @@ def _prepare(work: "_Work", until: int) -> ErasedImport | None:
     store, one, told = work.store, work.one, work.output.manifest
     before = [*told.get(PARTS_WHILE_ERASING, ()), one.parts_json()]
     # An earlier attempt was cut short while it removed what its manifest lists no more.
-    left = {path.name: path for path in store.files(one.folder) if path.name not in (*told["files"], "manifest.json")}
+    listed = {*told["files"], "manifest.json"}
+    left = {path.name: path for path in store.files(one.folder, wanted=lambda path: path.name not in listed)}
     buckets = {bucket_of(name, store.buckets) for name in work.namespaces}
     parts = {kind: dict(_parts_before(before[0], kind)) for kind in get_args(RowKind)}
     for kind, own in parts.items():

@@ -81,9 +81,9 @@ def _files(store: Store, imports: ErasedImports, buckets: Collection[int], outpu
     numbers = "|".join(f"{bucket:05d}" for bucket in buckets)
     of_bucket = re.compile(rf"[a-z-]+-(?:{numbers})(?:-[0-9a-f]+)?\.parquet")
     for one in imports.every:
-        for path in store.files(one.folder):
-            if of_bucket.fullmatch(path.name) and path not in old:
-                yield path
+        yield from store.files(
+            one.folder, wanted=lambda path: of_bucket.fullmatch(path.name) is not None and path not in old
+        )
     for folder in (*sorted(outputs), *(store.root / "calls" / f"bucket-{bucket:06d}" for bucket in buckets)):
         yield from store.files(folder)
     for left in ("pieces", "tmp"):

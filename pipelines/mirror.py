@@ -9,7 +9,7 @@ manifest last; what may be created only once is created there, by a conditional 
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -164,9 +164,9 @@ class MirroredStore(Store):
         """See `Store.share`."""
         self.storage.put(self._key(path), path)
 
-    def files(self, folder: Path, pattern: str = "*") -> list[Path]:
-        """See `Store.files`."""
-        listed = self._matching(folder, pattern)
+    def files(self, folder: Path, pattern: str = "*", wanted: Callable[[Path], bool] = lambda path: True) -> list[Path]:
+        """See `Store.files`; what is not wanted is not fetched."""
+        listed = list(filter(wanted, self._matching(folder, pattern)))
         self._bring([path for path in listed if not path.exists()])
         for path in listed:
             note_use(path)

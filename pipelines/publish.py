@@ -26,7 +26,6 @@ from pipelines.versions import (
     Version,
     manifest_path,
     pointers,
-    read_manifest,
     removed_versions,
     version_id,
 )
@@ -164,21 +163,21 @@ def publish_buckets(
     return _follow(version, _write(store, manifest), published_at, ", which has nothing of what was erased either")
 
 
-def redirect(store: Store, version: str, buckets: Collection[int], indexes: Indexes) -> bool:
+def redirect(
+    store: Store, version: str, manifest: Mapping[str, Any], buckets: Collection[int], indexes: Indexes
+) -> Mapping[str, Any]:
     """Let an earlier version have other indexes of some buckets, or none of them; it keeps its id.
 
     Args:
         store: Where.
         version: Its id.
+        manifest: Its manifest, as it is.
         buckets: Those that change.
         indexes: What it has of each from now on.
 
     Returns:
-        Whether anything of it changed.
+        Its manifest from now on: the same if nothing of it changes.
     """
-    path, manifest = manifest_path(store, version), read_manifest(store, version)
-    if manifest is None:  # it is damaged, so that nothing is served of it
-        return False
     changed = _with_buckets(store, manifest, buckets, indexes)
     for section, was in ((changed, manifest), (changed.get("skills"), manifest.get("skills"))):
         if section is not None and was is not None and section["buckets"] != was["buckets"]:
@@ -186,9 +185,9 @@ def redirect(store: Store, version: str, buckets: Collection[int], indexes: Inde
                     if section["buckets"].get(bucket) != about}  # fmt: skip
             section[PUBLISHED_WITH] = {**gone, **was.get(PUBLISHED_WITH, {})}
     if changed == manifest:
-        return False
-    store.write_json(path, changed, replace=True)
-    return True
+        return manifest
+    store.write_json(manifest_path(store, version), changed, replace=True)
+    return changed
 
 
 def _skills_of(manifest: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -241,7 +241,7 @@ class Store:
 
     def output_folder(self, stage: str, identity: str) -> Path:
         """Return where the output of a stage with that identity lies, or would."""
-        return self.root / "outputs" / stage / identity
+        return self.root.joinpath("outputs", stage, identity)
 
     def find(self, folder: Path) -> Output | None:
         """Return the finished output in `folder`, or None if it has no readable manifest."""
@@ -316,9 +316,9 @@ class Store:
     def share(self, path: Path) -> None:
         """Show others a file that was written in place; on a disk they see it."""
 
-    def files(self, folder: Path, pattern: str = "*") -> list[Path]:
-        """Return the single files below a folder that match a pattern, in order, for reading."""
-        return sorted(path for path in folder.glob(pattern) if path.is_file())
+    def files(self, folder: Path, pattern: str = "*", wanted: Callable[[Path], bool] = lambda path: True) -> list[Path]:
+        """Return the single files below a folder that match a pattern and are wanted, in order, for reading."""
+        return sorted(path for path in folder.glob(pattern) if wanted(path) and path.is_file())
 
     def every_file(self) -> Iterator[Path]:
         """Yield every file of the store, hidden ones too, for reading; links are not followed.

@@ -1,3 +1,4 @@
+import re
 import shutil
 import subprocess
 import sys
@@ -6,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from hgmem_core.chat import Reply, Request
+from hgmem_core.ids import bucket_of
 from hgmem_core.model_config import LlmConfig, PriceConfig
 from hgmem_core.stage_config import SkillsConfig
 from pipelines import object_storage
 from pipelines.calls import Answered, Calls, drop_refused
+from pipelines.forget import Selection, forget
 from pipelines.ledger import ledger
 from pipelines.object_storage import ObjectStorage, ObjectStorageError
 from pipelines.progress import Silent
+from pipelines.rebuild import erase
 from pipelines.retriever import Retriever
 from pipelines.skill_evolve import evolve_skills
 from pipelines.static import StaticEncoder
@@ -81,6 +85,19 @@ def test_new_logs_cost_only_the_buckets_that_they_touch(url, tmp_path, log, obje
     run(config_of(tmp_path / "store", log))
     assert there.version == run(config_of(tmp_path / "store", log, more)).built.version
     assert objects_of(url) == files_of(tmp_path / "store")
+
+
+def test_an_erasure_fetches_what_was_imported_of_the_touched_buckets_alone(url, tmp_path, log, object_server):
+    config = config_of(url, log, buckets=64)
+    run(config)
+    forget_mirrors(tmp_path)
+    store = Store.open(url)
+    forget(store, Selection("acme/bo"), NOW)
+    object_server.counts()
+    assert erase(config, StaticEncoder(), NOW, Silent()).turns == 12
+    keys = [key for method, key in object_server.counts() if method == "GET" and "/outputs/import/" in key]
+    fetched = {int(table[1]) for table in map(re.compile(r"-(\d{5})[-.]").search, keys) if table}
+    assert bucket_of("acme/bo", 64) in fetched and bucket_of("acme/ana", 64) not in fetched
 
 
 def test_a_build_that_was_cut_off_before_a_manifest_is_taken_up_again(url, tmp_path, log, object_server):
