@@ -31,6 +31,7 @@ from pipelines.erasure_record import KIND
 from pipelines.forget import Change, Selection, forget, restore
 from pipelines.rebuild import erase
 from pipelines.store import Store
+from pipelines.tombstone_files import give_up_lost
 
 
 def main(argv: Sequence[str]) -> int:
@@ -48,11 +49,20 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--allow-unknown", action="store_true", help="forget also what was never imported, in advance")
     parser.add_argument("--now", action="store_true", help="erase it, and what was forgotten before, from all files")
     parser.add_argument("--dry-run", action="store_true", help="tell what it would hide, and write nothing")
+    parser.add_argument(
+        "--give-up-lost",
+        action="store_true",
+        help="put empty files in the place of tombstone files that are missing or damaged: the last resort",
+    )
     add_config_arguments(parser, config_is_optional=False)
     arguments = parser.parse_args(argv)
     config = load_config(arguments)
     if arguments.now and (arguments.restore or arguments.dry_run):
         raise ConfigError("--now erases: leave out --restore and --dry-run")
+    if arguments.give_up_lost:
+        if arguments.now or arguments.restore or arguments.dry_run or not _names_nothing(arguments):
+            raise ConfigError("--give-up-lost goes by itself: forget again in another call")
+        return _give_up_lost(config, arguments.json)
     if arguments.now and _names_nothing(arguments):
         return _erase(config, arguments.json, {})
     selection = _selection(arguments)
@@ -94,6 +104,21 @@ def _erase(config: Config, as_json: bool, told: Mapping[str, object]) -> int:
         console.print(f"[bold]certificate[/] {escape(certificate_of(config, erased))}", highlight=False, soft_wrap=True)
         for version in erased.dropped:
             console.print(f"version {version} has other settings and lacks these buckets now", highlight=False)
+    return 0
+
+
+def _give_up_lost(config: Config, as_json: bool) -> int:
+    """Replace tombstone files that are missing or damaged by empty ones, and say which."""
+    store = Store.open(config.store.root, config.store.cache, config.store.cache_gib)
+    lost = [path.relative_to(store.root).as_posix() for path in give_up_lost(store)]
+    if as_json:
+        write_json({"store": config.store.root, "given_up": lost})
+        return 0
+    for name in lost:
+        console.print(f"[bold]given up[/] {name}: nothing is hidden by it any more", highlight=False)
+    console.print(
+        "forget again what was forgotten" if lost else "no tombstone file is missing or damaged", highlight=False
+    )
     return 0
 
 

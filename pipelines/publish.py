@@ -24,6 +24,7 @@ from pipelines.versions import (
     RELATION_LAYOUTS,
     Pointer,
     Version,
+    claim_pointer,
     manifest_path,
     pointers,
     removed_versions,
@@ -271,7 +272,8 @@ def _follow(version: Version, new: str, published_at: datetime | None, then: str
         then: What follows in the reason if a third one took its place.
     """
     while True:
-        number, current = pointers(version.store)[-1]
+        history = pointers(version.store)
+        number, current = history[-1]
         if current.version == new:
             return Published(new, number, moved=False)
         if current.version != version.id:
@@ -281,8 +283,9 @@ def _follow(version: Version, new: str, published_at: datetime | None, then: str
             )
             return Published(new, number, moved=False, kept=kept)
         pointer = current.model_copy(update={"version": new, "published_at": published_at, "removes": ()})
-        if version.store.claim("current", number + 1, pointer.content()):
-            return Published(new, number + 1, moved=True)
+        claimed = claim_pointer(version.store, history, pointer)
+        if claimed is not None:
+            return Published(new, claimed, moved=True)
 
 
 def _advance(store: Store, pointer: Pointer, gate: Gate | None) -> Published:
@@ -303,8 +306,9 @@ def _advance(store: Store, pointer: Pointer, gate: Gate | None) -> Published:
                 f"the store; python -m jobs.versions {store} rollback {version} makes it the current one all the same"
             )
             return Published(version, number, moved=False, kept=kept, refused=True)
-        if store.claim("current", number + 1, pointer.content()):
-            return Published(version, number + 1, moved=True)
+        claimed = claim_pointer(store, history, pointer)
+        if claimed is not None:
+            return Published(version, claimed, moved=True)
 
 
 def _why_kept(history: list[Pointer], version: str, imports: int) -> str | None:

@@ -17,7 +17,7 @@ from pipelines.lease import hold_lease
 from pipelines.progress import Progress
 from pipelines.store import Store
 from pipelines.version_history import Reach, stored_manifest
-from pipelines.versions import Pointer, manifest_path, pointers, removed_versions
+from pipelines.versions import Pointer, claim_pointer, manifest_path, pointers, removed_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,10 @@ def _decided(store: Store, history: Sequence[Pointer], keep: int) -> tuple[list[
 
 def _claimed(store: Store, history: Sequence[tuple[int, Pointer]], gone: Sequence[str]) -> bool:
     """Say by the next pointer that versions are to be removed; return False if somebody else took its number."""
-    number, current = history[-1]
+    _, current = history[-1]
     if removed_versions(pointer for _, pointer in history).issuperset(gone):
         return True  # a pruning that was cut short said so
-    return store.claim("current", number + 1, current.model_copy(update={"removes": tuple(gone)}).content())
+    return claim_pointer(store, history, current.model_copy(update={"removes": tuple(gone)})) is not None
 
 
 def _told(store: Store, reach: Reach, version: str) -> Mapping[str, Any]:

@@ -70,6 +70,9 @@ __all__ = [
 
 VERSION_ID = "[0-9a-f]{16}"
 
+TOMBSTONES = "tombstones"
+"""The kind of numbered files that say what is to be forgotten; see `pipelines.tombstone_files`."""
+
 LINEAGE_FILE = "lineage.parquet"
 """Of every output of a bucket: what each namespace was made from."""
 
@@ -408,10 +411,14 @@ class Store:
         paths = [path for path in (self.root / kind).glob("*.json") if re.fullmatch("[0-9]+", path.stem)]
         return sorted((int(path.stem), path) for path in paths if path.name == _number_name(int(path.stem)))
 
+    def numbered_path(self, kind: str, number: int) -> Path:
+        """Return where the numbered file of a kind lies, or would."""
+        return self.root / kind / _number_name(number)
+
     def claim(self, kind: str, number: int, content: Mapping[str, Any]) -> bool:
         """Write the numbered file of a kind, or return False if another writer took the number."""
         try:
-            self.write_json(self.root / kind / _number_name(number), content)
+            self.write_json(self.numbered_path(kind, number), content)
         except FileExistsError:
             return False
         return True

@@ -5,9 +5,10 @@ serves a version reads these files too.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ValidationError
@@ -15,9 +16,8 @@ from pydantic import BaseModel, ValidationError
 from hgmem_core.schemas import TOMBSTONE, conform
 from hgmem_core.tombstones import Tombstones
 from pipelines.files import StoreError, dump, read_sealed, seal
-from pipelines.store import Store
-
-KIND = "tombstones"
+from pipelines.store import TOMBSTONES, Store
+from pipelines.versions import current_pointer
 
 
 class Tombstone(BaseModel, frozen=True):
@@ -46,8 +46,17 @@ class _File(BaseModel, frozen=True):
 
 
 def number_of_tombstones(store: Store) -> int:
-    """Return the highest number of a tombstone file, 0 without any; cheap, for whoever looks often."""
-    return max((number for number, _ in store.numbered(KIND)), default=0)
+    """Return the number of the last tombstone file that there is, or was when the pointer was written; 0 for none.
+
+    Raises:
+        StoreError: The pointer is damaged.
+    """
+    pointer = current_pointer(store)
+    return max(_last_file(store), 0 if pointer is None else pointer[1].tombstones)
+
+
+def _last_file(store: Store) -> int:
+    return max((number for number, _ in store.numbered(TOMBSTONES)), default=0)
 
 
 def add_tombstones(store: Store, rows: Sequence[Tombstone]) -> int:
@@ -58,7 +67,7 @@ def add_tombstones(store: Store, rows: Sequence[Tombstone]) -> int:
     """
     conform(tombstone_table(rows), TOMBSTONE)
     told = [row.model_dump(mode="json", exclude=None if row.asked else {"asked"}) for row in rows]
-    return store.append_numbered(KIND, seal({"tombstones": told}))
+    return store.append_numbered(TOMBSTONES, seal({"tombstones": told}))
 
 
 def read_tombstones(store: Store, until: int | None = None) -> Tombstones:
@@ -87,16 +96,12 @@ def tombstone_rows(store: Store, until: int | None = None, after: int = 0) -> pa
 def written_tombstones(store: Store, until: int | None = None, after: int = 0) -> list[Tombstone]:
     """Return all tombstones that were written, as their files have them; see `tombstone_rows`."""
     rows: list[Tombstone] = []
-    expected = after + 1
-    for number, path in store.numbered(KIND):
-        if number <= after or (until is not None and number > until):
-            continue
-        content = read_sealed(path)
-        if number != expected or content is None:
-            bad = path if number == expected else path.with_name(f"{expected:06d}.json")
+    for path, content in _files(store, after + 1, number_of_tombstones(store) if until is None else until):
+        if content is None:
             raise StoreError(
-                f"{bad} is missing or damaged, and what it hides is not known: restore it from a backup. Without one, "
-                "forget again what was forgotten, under that name"
+                f"{path} is missing or damaged, and what it hides is not known: restore it from a backup. Without one, "
+                "`python -m jobs.forget CONFIG --give-up-lost` puts an empty file in its place; then forget again what "
+                "was forgotten"
             )
         try:
             # As JSON, where half a surrogate pair is no text.
@@ -105,8 +110,26 @@ def written_tombstones(store: Store, until: int | None = None, after: int = 0) -
             raise StoreError(f"{path} holds something else than tombstones ({error}): restore it from a backup") from (
                 error
             )
-        expected += 1
     return rows
+
+
+def give_up_lost(store: Store) -> list[Path]:
+    """Put a file without tombstones in the place of each that is missing or damaged, and return these.
+
+    What they hid is shown again, where it was not erased; what is forgotten again is hidden again.
+    """
+    lost = [path for path, content in _files(store, 1, number_of_tombstones(store)) if content is None]
+    for path in lost:
+        store.write_json(path, {"tombstones": []}, replace=True)
+    return lost
+
+
+def _files(store: Store, first: int, last: int) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """Yield the files of some numbers with their content; None of what is missing or damaged."""
+    there = dict(store.numbered(TOMBSTONES))
+    for number in range(first, last + 1):
+        path = there.get(number)
+        yield path or store.numbered_path(TOMBSTONES, number), read_sealed(path) if path else None
 
 
 class TombstoneWatch:
@@ -131,13 +154,13 @@ class TombstoneWatch:
             StoreError: A file is missing or damaged; what was known before stays hidden.
         """
         with self._lock:
-            number = number_of_tombstones(self._store)
+            number = _last_file(self._store)
             if number == self._number:
                 return frozenset()
             if number < self._number:
                 lost, self._number = self._number, number
                 raise StoreError(
-                    f"{self._store.root / KIND / f'{lost:06d}.json'} was there and is gone: restore it from a backup, "
+                    f"{self._store.numbered_path(TOMBSTONES, lost)} was there and is gone: restore it from a backup, "
                     "or forget again what was forgotten. This process goes on hiding it; who opens the store anew does "
                     "not"
                 )

@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +31,7 @@ from hgmem_core.skill_index import SKILL_INDEX_REVISION, SKILL_TABLES, SkillInde
 from hgmem_core.stage_config import IndexConfig
 from hgmem_core.tokens import TOKENS_REVISION
 from pipelines.files import StoreError, open_arrow, read_as, read_sealed
-from pipelines.store import VERSION_ID, Store
+from pipelines.store import TOMBSTONES, VERSION_ID, Store
 from pipelines.verified_files import VerifiedFiles
 
 SKILL_VECTORS_FILE = "skill.faiss"
@@ -86,6 +86,7 @@ class Pointer(BaseModel, frozen=True, strict=True):
             are ordered by their numbers alone, for a clock may jump back.
         removes: Versions that whoever wrote it is about to remove: it names the version before it once more, and nobody
             points to one of those any more.
+        tombstones: The number of the last tombstone file that there was: who reads those knows by it that one is lost.
     """
 
     version: Annotated[str, Field(pattern=f"^{VERSION_ID}$")]
@@ -93,10 +94,12 @@ class Pointer(BaseModel, frozen=True, strict=True):
     rollback: bool = False
     published_at: datetime | None = None
     removes: tuple[Annotated[str, Field(pattern=f"^{VERSION_ID}$")], ...] = ()
+    tombstones: int = 0
 
     def content(self) -> dict[str, Any]:
         """Return it as its file holds it."""
-        return self.model_dump(mode="json", exclude_none=True, exclude=None if self.removes else {"removes"})
+        unsaid = {name for name in ("removes", "tombstones") if not getattr(self, name)}
+        return self.model_dump(mode="json", exclude_none=True, exclude=unsaid)
 
 
 def version_id(manifest: Mapping[str, Any]) -> str:
@@ -203,8 +206,31 @@ def current_version(store: Store) -> tuple[int, str] | None:
     Raises:
         StoreError: The pointer holds something else.
     """
+    current = current_pointer(store)
+    return None if current is None else (current[0], current[1].version)
+
+
+def current_pointer(store: Store) -> tuple[int, Pointer] | None:
+    """Return the pointer that counts, with its number; see `current_version`."""
     numbered = store.numbered("current")
-    return (numbered[-1][0], _pointer(numbered[-1][1]).version) if numbered else None
+    return (numbered[-1][0], _pointer(numbered[-1][1])) if numbered else None
+
+
+def claim_pointer(store: Store, history: Sequence[tuple[int, Pointer]], pointer: Pointer) -> int | None:
+    """Write the pointer that follows all others; it says which tombstone files there are.
+
+    Args:
+        store: Where.
+        history: Those others, see `pointers`.
+        pointer: What else it says.
+
+    Returns:
+        Its number; None if somebody else took that.
+    """
+    number, before = history[-1] if history else (0, pointer)
+    known = max([before.tombstones, *(own for own, _ in store.numbered(TOMBSTONES))])
+    content = pointer.model_copy(update={"tombstones": known}).content()
+    return number + 1 if store.claim("current", number + 1, content) else None
 
 
 def point_to(store: Store, version: str, published_at: datetime | None = None) -> int:
@@ -230,8 +256,8 @@ def point_to(store: Store, version: str, published_at: datetime | None = None) -
             )
         open_version(store, version)
         chosen = Pointer(version=version, rollback=True, published_at=published_at)
-        number = history[-1][0] + 1 if history else 1
-        if store.claim("current", number, chosen.content()):
+        number = claim_pointer(store, history, chosen)
+        if number is not None:
             return number
 
 

@@ -153,3 +153,18 @@ def test_now_goes_with_what_it_can_do(job, config):
     assert (code, "say whose memory" in error) == (2, True)
     code, _, error = job(forget, config, "--namespace", "acme/ana", "--now", "--restore")
     assert (code, "leave out --restore" in error) == (2, True)
+
+
+def test_a_tombstone_file_that_is_lost_can_be_given_up(job, config, tmp_path):
+    assert "no tombstone file is missing or damaged" in job(forget, config, "--give-up-lost")[1]
+    for session in ("s0", "s1"):
+        assert job(forget, config, "--namespace", "acme/ana", "--session", session)[0] == 0
+    (tmp_path / "store" / "tombstones" / "000001.json").write_text("{}")
+    code, _, error = job(forget, config, "--namespace", "acme/ana")
+    assert code == 1 and "000001.json is missing or damaged" in error and "--give-up-lost" in error
+    code, _, error = job(forget, config, "--give-up-lost", "--now")
+    assert (code, "goes by itself" in error) == (2, True)
+    code, out, _ = job(forget, config, "--give-up-lost")
+    assert code == 0 and "tombstones/000001.json: nothing is hidden by it any more\nforget again" in out
+    assert json.loads(job(forget, config, "--give-up-lost", "--json")[1])["given_up"] == []
+    assert {hit["session_id"] for hit in found(job, config)["hits"]} == {"s0", "s2"}

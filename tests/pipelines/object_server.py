@@ -23,6 +23,7 @@ class ObjectServer:
 
     def __init__(self):
         self._app = create_backend_app("s3")
+        self._one_at_a_time = threading.Lock()
         self.asked = []
         self.prefixes = []
         self.faults = self.lost = lambda method, key: None
@@ -56,8 +57,10 @@ class ObjectServer:
         status = self.faults(method, key)
         if status is None:
             answered = []
-            body = self._app(environ, lambda status, headers, info=None: answered.append((status, headers)))
-            content = b"".join(body)
+            # moto looks whether an object is there and then writes it: of two writers at once both may.
+            with self._one_at_a_time:
+                body = self._app(environ, lambda status, headers, info=None: answered.append((status, headers)))
+                content = b"".join(body)
             status = self.lost(method, key)
             if status is None:
                 self.asked.append((method, key, int(answered[0][0][:3])))
