@@ -90,13 +90,8 @@ class _Call(Generic[Answer]):
         """Return the answer.
 
         Raises:
-            EndpointError: It is none.
+            EndpointError: It is of another kind.
         """
-        if response.status_code != 200:
-            problem = _problem(response)
-            told = response.reason_phrase if problem is None else problem.detail
-            faults = "" if problem is None else "".join(f"; {fault.field}: {fault.message}" for fault in problem.errors)
-            raise EndpointError(f"{self.path}: {response.status_code}, {told}{faults}", response.status_code, problem)
         return self.parse(self.answer, response.content)
 
     def parse(self, kind: type[Part], content: bytes | str) -> Part:
@@ -194,24 +189,55 @@ def _roll_back(version: str) -> _Call[VersionAnswer]:
     return _Call("POST", "/v1/version/rollback", RollbackRequest(version=version), VersionAnswer)
 
 
-def _waits(retries: int) -> Iterator[float]:
-    """Yield how long to wait before each further try, in seconds, by chance, so that clients do not march in step."""
-    for number in range(retries):
-        yield min(_FIRST_WAIT_S * 2**number, _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
+class _Tries:
+    """The tries that a request has."""
+
+    def __init__(self, path: str, retries: int) -> None:
+        self._path = path
+        self._left = retries
+        self._wait = _FIRST_WAIT_S
+
+    def end(self) -> None:
+        """Take note that there is to be no other one: something of the answer was passed on."""
+        self._left = 0
+
+    def wait_after(self, refused: httpx2.Response) -> float:
+        """Return how many seconds to wait before the next one: as long as the endpoint says, if it does.
+
+        Raises:
+            EndpointError: There is no other one, or it would be refused the same way.
+        """
+        if self._left < 1 or refused.status_code not in _AGAIN:
+            raise _refused(self._path, refused)
+        told, wait = refused.headers.get("Retry-After", ""), self._next_wait()
+        return min(float(told), _LONGEST_WAIT_S) if told.isdigit() else wait
+
+    def wait_without(self, error: httpx2.TransportError) -> float:
+        """Return how many seconds to wait where there was no response, or not all of one.
+
+        Raises:
+            EndpointError: There is no other one.
+        """
+        if self._left < 1:
+            message = f"{self._path}: the endpoint was not reached ({type(error).__name__}: {error})"
+            raise EndpointError(message, 0, None) from error
+        return self._next_wait()
+
+    def _next_wait(self) -> float:
+        wait, self._wait, self._left = self._wait, min(2 * self._wait, _LONGEST_WAIT_S), self._left - 1
+        return wait * random.uniform(0.5, 1.0)  # by chance, so that clients do not march in step
 
 
-def _wait_of(response: httpx2.Response, otherwise: float) -> float:
-    told = response.headers.get("Retry-After", "")
-    return min(float(told), _LONGEST_WAIT_S) if told.isdigit() else otherwise
+def _refused(path: str, response: httpx2.Response) -> EndpointError:
+    problem = _problem(response)
+    told = response.reason_phrase if problem is None else problem.detail
+    faults = "" if problem is None else "".join(f"; {fault.field}: {fault.message}" for fault in problem.errors)
+    return EndpointError(f"{path}: {response.status_code}, {told}{faults}", response.status_code, problem)
 
 
 def _headers(key: str) -> dict[str, str]:
     known = {"Content-Type": "application/json"}
     return {**known, "Authorization": f"Bearer {key}"} if key else known
-
-
-def _unreached(call: _Call[Answer], error: httpx2.TransportError) -> EndpointError:
-    return EndpointError(f"{call.path}: the endpoint was not reached ({type(error).__name__}: {error})", 0, None)
 
 
 class Client:
@@ -270,25 +296,19 @@ class Client:
         """Yield the parts of an answer's text as they come, then the answer; what was begun is not tried again."""
         call = _answer(request, stream=True)
         streamed = _Streamed(call)
-        waits = _waits(self._retries)
-        is_begun = False
+        tries = _Tries(call.path, self._retries)
         while True:
-            wait = next(waits, None)
             try:
-                with self._http.stream(call.method, call.path, content=call.content) as response:
+                with self._http.stream(call.method, call.path, content=call.content, headers=call.headers) as response:
                     if response.status_code == 200:
-                        is_begun = True
+                        tries.end()
                         for chunk in response.iter_bytes():
                             yield from streamed.parts(chunk)
                         return streamed.end()
                     response.read()
+                    wait = tries.wait_after(response)
             except httpx2.TransportError as error:
-                if wait is None or is_begun:
-                    raise _unreached(call, error) from error
-            else:
-                if wait is None or response.status_code not in _AGAIN:
-                    call.read(response)
-                wait = _wait_of(response, wait or 0.0)
+                wait = tries.wait_without(error)
             self._sleep(wait)
 
     def memory(self, request: MemoryRequest) -> MemoryAnswer:
@@ -324,18 +344,15 @@ class Client:
         return self._send(_RELOAD)
 
     def _send(self, call: _Call[Answer]) -> Answer:
-        waits = _waits(self._retries)
+        tries = _Tries(call.path, self._retries)
         while True:
-            wait = next(waits, None)
             try:
                 response = self._http.request(call.method, call.path, content=call.content, headers=call.headers)
-            except httpx2.TransportError as error:
-                if wait is None:
-                    raise _unreached(call, error) from error
-            else:
-                if wait is None or response.status_code not in _AGAIN:
+                if response.status_code == 200:
                     return call.read(response)
-                wait = _wait_of(response, wait)
+                wait = tries.wait_after(response)
+            except httpx2.TransportError as error:
+                wait = tries.wait_without(error)
             self._sleep(wait)
 
 
@@ -386,27 +403,23 @@ class AsyncClient:
         """Yield the parts of an answer's text as they come, then the answer; see `Client.stream_answer`."""
         call = _answer(request, stream=True)
         streamed = _Streamed(call)
-        waits = _waits(self._retries)
-        is_begun = False
+        tries = _Tries(call.path, self._retries)
         while True:
-            wait = next(waits, None)
             try:
-                async with self._http.stream(call.method, call.path, content=call.content) as response:
+                async with self._http.stream(
+                    call.method, call.path, content=call.content, headers=call.headers
+                ) as response:
                     if response.status_code == 200:
-                        is_begun = True
+                        tries.end()
                         async for chunk in response.aiter_bytes():
                             for part in streamed.parts(chunk):
                                 yield part
                         streamed.end()
                         return
                     await response.aread()
+                    wait = tries.wait_after(response)
             except httpx2.TransportError as error:
-                if wait is None or is_begun:
-                    raise _unreached(call, error) from error
-            else:
-                if wait is None or response.status_code not in _AGAIN:
-                    call.read(response)
-                wait = _wait_of(response, wait or 0.0)
+                wait = tries.wait_without(error)
             await self._sleep(wait)
 
     async def memory(self, request: MemoryRequest) -> MemoryAnswer:
@@ -442,16 +455,13 @@ class AsyncClient:
         return await self._send(_RELOAD)
 
     async def _send(self, call: _Call[Answer]) -> Answer:
-        waits = _waits(self._retries)
+        tries = _Tries(call.path, self._retries)
         while True:
-            wait = next(waits, None)
             try:
                 response = await self._http.request(call.method, call.path, content=call.content, headers=call.headers)
-            except httpx2.TransportError as error:
-                if wait is None:
-                    raise _unreached(call, error) from error
-            else:
-                if wait is None or response.status_code not in _AGAIN:
+                if response.status_code == 200:
                     return call.read(response)
-                wait = _wait_of(response, wait)
+                wait = tries.wait_after(response)
+            except httpx2.TransportError as error:
+                wait = tries.wait_without(error)
             await self._sleep(wait)

@@ -5,7 +5,14 @@ import httpx2
 import pytest
 
 from pipelines.client import AsyncClient, Client, EndpointError
-from pipelines.serve_models import ContextRequest, ForgetRequest, MemoryRequest, SearchRequest, SkillsRequest
+from pipelines.serve_models import (
+    AnswerRequest,
+    ContextRequest,
+    ForgetRequest,
+    MemoryRequest,
+    SearchRequest,
+    SkillsRequest,
+)
 from tests.pipelines.endpoint import client_of, key_for, serve_config
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 
@@ -100,7 +107,7 @@ def test_the_key_goes_along(kind):
 
 
 def test_requests_of_a_namespace_say_that_they_belong_together_without_its_name():
-    network = Scripted(*[httpx2.Response(503)] * 5)
+    network = Scripted(*[httpx2.Response(503)] * 6)
     with Client("http://localhost", retries=0, transport=network) as memory:
         for asked in ("acme/ana", "acme/bo", "acme/ana"):
             with pytest.raises(EndpointError):
@@ -108,10 +115,12 @@ def test_requests_of_a_namespace_say_that_they_belong_together_without_its_name(
         with pytest.raises(EndpointError):
             memory.search(SearchRequest(query="x", namespaces=["acme/ana", "acme/bo"]))
         with pytest.raises(EndpointError):
+            list(memory.stream_answer(AnswerRequest(query="x", namespace="acme/ana")))
+        with pytest.raises(EndpointError):
             memory.version()
     told = [request.headers.get("X-Session-ID") for request in network.requests]
-    assert told[0] == told[2] == told[3] == hashlib.sha256(b"acme/ana").hexdigest()[:16]
-    assert told[1] != told[0] and told[4] is None
+    assert told[0] == told[2] == told[3] == told[4] == hashlib.sha256(b"acme/ana").hexdigest()[:16]
+    assert told[1] != told[0] and told[5] is None
 
 
 class Application(httpx2.BaseTransport):
