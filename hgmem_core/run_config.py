@@ -98,7 +98,7 @@ class ServeConfig(Section):
     retry_after_seconds: Annotated[int, Field(ge=1, le=3_600)] = 1
     """When to."""
     timeout_seconds: Annotated[float, Field(gt=0.0, le=3_600.0)] = 10.0
-    """For a request, its waiting included."""
+    """For a request, its waiting included; its body has as long to come."""
     version_timeout_seconds: Annotated[float, Field(gt=0.0, le=86_400.0)] = 600.0
     """For a request to roll back or to reload, which has all files of a version verified."""
     batch: Annotated[int, Field(ge=1, le=1_024)] = 8

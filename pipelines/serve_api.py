@@ -98,6 +98,7 @@ _PROBLEMS: dict[int | str, str] = {
     401: "No good key.",
     403: "Outside of what the key may do.",
     404: "There is no such thing; alike for what is somebody else's.",
+    408: "The body did not come in time.",
     413: "The body is too large.",
     415: "The body is not said to be JSON.",
     421: "The endpoint is not asked under that name.",

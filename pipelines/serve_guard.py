@@ -1,5 +1,6 @@
 """What stands before every route, those that are mounted later, too: who is asked, who asks, how much is sent."""
 
+import asyncio
 import time
 from urllib.parse import urlsplit
 
@@ -46,6 +47,7 @@ class Guard:
         self._hosts = frozenset(host.lower() for host in config.hosts)
         self._origins = frozenset(origin.lower() for origin in config.origins)
         self._most_bytes = config.max_body_kib << 10
+        self._seconds = config.timeout_seconds
         self._access = access
         self._metrics = metrics
         self._audit = audit
@@ -108,12 +110,17 @@ class Guard:
         """Return the body of a request.
 
         Raises:
-            Problem: It is too large, or not said to be JSON.
+            Problem: It is too large, too slow, or not said to be JSON.
         """
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > self._most_bytes:
             raise _too_large(self._most_bytes)
-        body = await _whole_body(receive, self._most_bytes)
+        try:
+            async with asyncio.timeout(self._seconds):
+                body = await _whole_body(receive, self._most_bytes)
+        except TimeoutError as error:
+            detail = f"the body did not come within {self._seconds:g} s: send it at once"
+            raise Problem(408, detail, headers={"Connection": "close"}) from error
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if body and kind != "application/json":
             raise Problem(415, "the body has to be JSON: send it with Content-Type: application/json")

@@ -1,6 +1,8 @@
+import asyncio
 import json
 from datetime import UTC, datetime
 
+import httpx2
 import pytest
 from pydantic import BaseModel
 
@@ -279,6 +281,22 @@ def test_a_body_that_does_not_say_its_length_is_cut_off_too(ask):
     pieces = (b"x" * 50_000 for _ in range(10))
     response = ask.post("/v1/search", content=pieces, headers={"content-type": "application/json"})
     problem_of(response, 413)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(root):
+    async def drop_by_drop():
+        yield b'{"query": '
+        await asyncio.Event().wait()
+
+    async def send(app):
+        transport = httpx2.ASGITransport(app, client=("127.0.0.1", 50_000))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post("/v1/search", content=drop_by_drop(), headers={"content-type": "application/json"})
+
+    with client_of(serve_config(root, timeout_seconds=0.2)) as client:
+        response = asyncio.run(send(client.app))
+    problem_of(response, 408)
+    assert response.headers["connection"] == "close"
 
 
 def test_problems_do_not_repeat_what_was_sent(ask):
