@@ -15,6 +15,7 @@ from pipelines.serve_models import (
 )
 from tests.pipelines.endpoint import client_of, key_for, serve_config
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
+from tests.pipelines.scripted_network import ScriptedNetwork
 
 BUSY = httpx2.Response(429, headers={"Retry-After": "3"}, content=b"")
 RECIPES = {"default_recipe": "hypergraph", "recipes": ["hypergraph"]}
@@ -26,24 +27,6 @@ def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     run(config_of(folder / "store", write_jsonl(folder / "log.jsonl", rows())))
     return folder / "store"
-
-
-class Scripted(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """A network on which each request gets the next of some answers; an exception is raised."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.requests = []
-
-    def handle_request(self, request):
-        self.requests.append(request)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return httpx2.Response(answer.status_code, headers=answer.headers, content=answer.content)
-
-    async def handle_async_request(self, request):
-        return self.handle_request(request)
 
 
 def version_of(kind, network, waited, **settings):
@@ -69,7 +52,7 @@ KINDS = pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_what_may_go_better_is_tried_again_and_waits_as_long_as_it_is_told(kind):
     waited = []
     answers = [BUSY, httpx2.ConnectError("refused"), httpx2.Response(503), httpx2.Response(200, json=VERSION)]
-    assert version_of(kind, Scripted(*answers), waited).version == VERSION["version"]
+    assert version_of(kind, ScriptedNetwork(*answers), waited).version == VERSION["version"]
     assert waited[0] == 3.0
     assert 0 < waited[1] < waited[2] * 2
 
@@ -77,7 +60,7 @@ def test_what_may_go_better_is_tried_again_and_waits_as_long_as_it_is_told(kind)
 @KINDS
 @pytest.mark.parametrize("last", [BUSY, httpx2.ReadTimeout("slow"), httpx2.Response(504)])
 def test_after_the_last_try_it_says_why(kind, last):
-    network, waited = Scripted(*[last] * 3), []
+    network, waited = ScriptedNetwork(*[last] * 3), []
     with pytest.raises(EndpointError, match="/v1/version") as raised:
         version_of(kind, network, waited, retries=2)
     assert raised.value.status == (0 if isinstance(last, Exception) else last.status_code)
@@ -87,7 +70,7 @@ def test_after_the_last_try_it_says_why(kind, last):
 @KINDS
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 500])
 def test_what_will_not_go_better_is_not_tried_again(kind, status):
-    network = Scripted(httpx2.Response(status, content=b"<html>"))
+    network = ScriptedNetwork(httpx2.Response(status, content=b"<html>"))
     with pytest.raises(EndpointError) as raised:
         version_of(kind, network, [])
     assert (raised.value.status, raised.value.problem, len(network.requests)) == (status, None, 1)
@@ -96,18 +79,18 @@ def test_what_will_not_go_better_is_not_tried_again(kind, status):
 @KINDS
 def test_an_answer_of_other_software_is_refused(kind):
     with pytest.raises(EndpointError, match="another version of hgmem"):
-        version_of(kind, Scripted(httpx2.Response(200, json={"something": "else"})), [])
+        version_of(kind, ScriptedNetwork(httpx2.Response(200, json={"something": "else"})), [])
 
 
 @KINDS
 def test_the_key_goes_along(kind):
-    network = Scripted(httpx2.Response(200, json=VERSION))
+    network = ScriptedNetwork(httpx2.Response(200, json=VERSION))
     version_of(kind, network, [], key="hgm_x")
     assert network.requests[0].headers["Authorization"] == "Bearer hgm_x"
 
 
 def test_requests_of_a_namespace_say_that_they_belong_together_without_its_name():
-    network = Scripted(*[httpx2.Response(503)] * 6)
+    network = ScriptedNetwork(*[httpx2.Response(503)] * 6)
     with Client("http://localhost", retries=0, transport=network) as memory:
         for asked in ("acme/ana", "acme/bo", "acme/ana"):
             with pytest.raises(EndpointError):

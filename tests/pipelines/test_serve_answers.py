@@ -15,6 +15,7 @@ from pipelines.serve_models import AnswerDelta, AnswerRequest, CitedAnswer
 from tests.pipelines.endpoint import client_of, key_for
 from tests.pipelines.logs import config_of, rows, run, write_jsonl
 from tests.pipelines.scripted_model import script_of
+from tests.pipelines.scripted_network import ScriptedNetwork
 from tests.pipelines.scripted_server import Scripted, ScriptedServer
 from tests.pipelines.test_client import Application
 from tests.pipelines.test_serve_api import answer_of, post, problem_of
@@ -245,41 +246,6 @@ def test_the_client_asks_at_once_and_as_it_comes(root, server):
     assert isinstance(whole, CitedAnswer) and whole.answer == found.answer == "".join(one.text for one in deltas)
 
 
-class Chunks(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """A body in parts; an exception among them is raised."""
-
-    def __init__(self, *parts):
-        self.parts = parts
-
-    def __iter__(self):
-        for part in self.parts:
-            if isinstance(part, Exception):
-                raise part
-            yield part
-
-    async def __aiter__(self):
-        for part in self:
-            yield part
-
-
-class Network(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """Gives the next of some answers: status and parts of the body."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.requests = []
-
-    def handle_request(self, request):
-        self.requests.append(request)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return httpx2.Response(answer[0], stream=Chunks(*answer[1:]))
-
-    async def handle_async_request(self, request):
-        return self.handle_request(request)
-
-
 def parts_of(kind, network):
     """What a client of either kind yields of a stream."""
     if kind is Client:
@@ -300,7 +266,7 @@ PROBLEM = b'{"title": "Bad Gateway", "status": 502, "detail": "no model"}'
 @KINDS
 def test_the_client_tries_what_was_not_begun_and_reads_parts_wherever_they_are_cut(kind):
     stream = (200, b'event: delta\ndata: {"te', b'xt": "a"}\n', b'\nevent: delta\ndata: {"text": "b"}\n\n')
-    network = Network((429, b""), httpx2.ConnectError("refused"), stream)
+    network = ScriptedNetwork((429, b""), httpx2.ConnectError("refused"), stream)
     with pytest.raises(EndpointError, match="broke off"):
         parts_of(kind, network)
     assert [json.loads(request.content)["stream"] for request in network.requests] == [True] * 3
@@ -317,7 +283,7 @@ def test_the_client_tries_what_was_not_begun_and_reads_parts_wherever_they_are_c
     ],
 )
 def test_the_client_says_why_there_is_no_answer_and_does_not_begin_again(kind, answer, status):
-    network = Network(answer)
+    network = ScriptedNetwork(answer)
     with pytest.raises(EndpointError, match="/v1/answer") as raised:
         parts_of(kind, network)
     assert (raised.value.status, len(network.requests)) == (status, 1)
