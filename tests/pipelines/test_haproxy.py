@@ -46,7 +46,7 @@ def test_figures_are_for_this_machine_the_socket_for_this_user_and_requests_are_
     assert "listen stats\n  bind 127.0.0.1:8404\n" in kept
     assert "admin.sock mode 600 level admin" in kept
     assert "127.0.0.1:514" not in kept
-    assert "defaults\n    mode http\n    timeout http-request 10s\n" in kept
+    assert "defaults\n    mode http\n    timeout http-request 10s\n    option http-buffer-request\n" in kept
     assert "frontend http_frontend\n    bind *:8000\n" in kept  # that is http_options.host
     assert narrowed(kept) == kept  # it is started anew with the same file
 
@@ -201,6 +201,17 @@ def test_it_answers_listens_to_this_machine_alone_and_is_governed_by_this_user_a
     for replica in running("^ray::ServeReplica:"):
         # Ray's own ports of a worker are beside it; what people ask by HTTP is at this machine's address.
         assert "0100007F" in listened(replica.id)
+
+
+@pytest.mark.ray
+def test_a_request_that_does_not_come_whole_keeps_no_connection(served):
+    head = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 40\r\n"
+    waiting = [socket.create_connection(("127.0.0.1", served), timeout=60) for _ in range(2)]
+    for connection, part in zip(waiting, (head, head + b'\r\n{"query": '), strict=True):
+        connection.sendall(part)
+    for connection in waiting:
+        with connection, connection.makefile("rb") as answer:
+            assert b" 408 " in answer.read()  # until it is closed
 
 
 @pytest.mark.ray
