@@ -161,8 +161,8 @@ class TombstoneWatch:
                 lost, self._number = self._number, number
                 raise StoreError(
                     f"{self._store.numbered_path(TOMBSTONES, lost)} was there and is gone: restore it from a backup, "
-                    "or forget again what was forgotten. This process goes on hiding it; who opens the store anew does "
-                    "not"
+                    "or forget again what was forgotten. This process goes on hiding it; who opens the store anew is "
+                    "refused if the pointer knew of it, and else is shown what it hid"
                 )
             rows = pa.concat_tables([self._rows, tombstone_rows(self._store, number, after=self._number)])
             before, after = self.tombstones, Tombstones(rows)
